@@ -1,0 +1,34 @@
+"""Batch-constrained reinforcement learning: a policy from a fixed batch of logged transitions."""
+
+from importlib.metadata import version
+
+from bcq.algorithms import BCQ, BCQConfig
+from bcq.collection import collect_random
+from bcq.dataset import ActionBounds, Dataset
+from bcq.errors import BCQError, InputError
+from bcq.evaluation import Evaluation, evaluate
+from bcq.formats import load, save
+from bcq.policy import Policy
+from bcq.runs import Run
+from bcq.training import Schedule, train, train_run
+
+__version__ = version("bcq")
+
+__all__ = [
+    "BCQ",
+    "ActionBounds",
+    "BCQConfig",
+    "BCQError",
+    "Dataset",
+    "Evaluation",
+    "InputError",
+    "Policy",
+    "Run",
+    "Schedule",
+    "collect_random",
+    "evaluate",
+    "load",
+    "save",
+    "train",
+    "train_run",
+]

@@ -1,0 +1,371 @@
+"""The paper's batch B: logged transitions, checked once and then immutable."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bcq.errors import InputError
+
+Column = NDArray[Any]  # of any dtype, as a file may hold it
+Floats = NDArray[np.float32]
+Flags = NDArray[np.bool_]
+
+REQUIRED = ("observations", "actions", "rewards", "terminated")
+MATRICES = ("observations", "actions", "next_observations", "qpos", "qvel")
+FLAGS = ("terminated", "truncated")
+NUMBERS = "biuf"  # NumPy's kinds: bool, int, unsigned, float
+BOUNDS_TOLERANCE = (
+    1e-5  # of the half-width: what rounding to float32 may do to an action at a bound
+)
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a batch comes from, as far as is known."""
+
+    environment: str | None = None
+    recipe: str | None = None
+    behaviour: str | None = None
+    seed: int | None = None
+    version: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ActionBounds:
+    """The box actions live in, and the affine map between it and [-1, 1] in each dimension."""
+
+    low: Floats  # (action_size,)
+    high: Floats
+
+    def __post_init__(self) -> None:
+        for name, values in (("low", self.low), ("high", self.high)):
+            object.__setattr__(self, name, frozen(np.asarray(values, np.float32).reshape(-1)))
+        if self.low.shape != self.high.shape or not (
+            np.isfinite(self.low).all() and np.isfinite(self.high).all()
+        ):
+            raise InputError(
+                f"action bounds must be finite and of one length, not {self.low} and {self.high}"
+            )
+        if (self.low >= self.high).any():
+            dimension = int(np.argmax(self.low >= self.high))
+            raise InputError(
+                f"action bounds: low {self.low[dimension]} is not below high "
+                f"{self.high[dimension]} in dimension {dimension}"
+            )
+
+    @property
+    def centre(self) -> Floats:
+        """The action that becomes 0."""
+        return (self.low + self.high) / np.float32(2)
+
+    @property
+    def half_width(self) -> Floats:
+        """How far a bound is from the centre."""
+        return (self.high - self.low) / np.float32(2)
+
+    def normalise(self, actions: Floats) -> Floats:
+        """The environment's scale to [-1, 1]."""
+        return (actions - self.centre) / self.half_width
+
+    def denormalise(self, actions: Floats) -> Floats:
+        """[-1, 1] to the environment's scale, never past a bound."""
+        return np.clip(actions * self.half_width + self.centre, self.low, self.high)
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """What a policy must know of its task."""
+
+    observation_size: int
+    bounds: ActionBounds
+
+    @property
+    def action_size(self) -> int:
+        """How many numbers an action has."""
+        return len(self.bounds.low)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What a file holds, under this project's names, before any judgement."""
+
+    source: str
+    arrays: Mapping[str, Column]
+    provenance: Provenance
+    action_low: Column | None = None
+    action_high: Column | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong with the data."""
+
+    field: str
+    problem: str
+    remedy: str
+    row: int | None = None
+
+    def __str__(self) -> str:
+        where = self.field if self.row is None else f"{self.field}, row {self.row}"
+        return f"{where}: {self.problem}; {self.remedy}"
+
+
+Check = Callable[[Mapping[str, Column]], Iterator[Finding]]
+
+
+def missing_fields(arrays: Mapping[str, Column]) -> Iterator[Finding]:
+    """A batch needs observations, actions, rewards and how its episodes end."""
+    for name in REQUIRED:
+        if name not in arrays:
+            yield Finding(
+                name,
+                "is missing",
+                f"the file must hold it (it holds {', '.join(arrays) or 'none'})",
+            )
+
+
+def not_numbers(arrays: Mapping[str, Column]) -> Iterator[Finding]:
+    """Object arrays and text are refused: reading them could run code."""
+    for name, values in arrays.items():
+        if values.dtype.kind not in NUMBERS:
+            yield Finding(name, f"holds {values.dtype}, not numbers", "store it as float32")
+
+
+def wrong_shapes(arrays: Mapping[str, Column]) -> Iterator[Finding]:
+    """Matrices have a row and scalars a number a transition."""
+    for name, values in arrays.items():
+        dimensions = 2 if name in MATRICES else 1
+        if values.ndim != dimensions:
+            shape = "(transitions, size)" if dimensions == 2 else "(transitions,)"
+            yield Finding(name, f"has shape {values.shape}", f"it must be {shape}")
+    following, observations = arrays.get("next_observations"), arrays["observations"]
+    if following is not None and following.shape[1:] != observations.shape[1:]:
+        yield Finding(
+            "next_observations",
+            f"has rows of shape {following.shape[1:]}",
+            f"they must match the observations' {observations.shape[1:]}",
+        )
+
+
+def different_lengths(arrays: Mapping[str, Column]) -> Iterator[Finding]:
+    """Every column has one entry a transition."""
+    rows = len(arrays["observations"])
+    if rows == 0:
+        yield Finding("observations", "has no rows", "a batch needs at least one transition")
+    for name, values in arrays.items():
+        if len(values) != rows:
+            yield Finding(
+                name,
+                f"has {len(values)} rows but observations has {rows}",
+                "every column needs one row a transition",
+            )
+
+
+def not_finite(arrays: Mapping[str, Column]) -> Iterator[Finding]:
+    """NaN and infinity (also what is too large for float32) would spread to every weight."""
+    for name, values in arrays.items():
+        bad = ~np.isfinite(values)
+        if bad.any():
+            place = tuple(int(index[0]) for index in np.nonzero(bad))
+            yield Finding(
+                name,
+                f"is {values[place]} (one of {int(bad.sum())} values that are not finite)",
+                "remove or repair these rows",
+                row=place[0],
+            )
+
+
+def not_flags(arrays: Mapping[str, Column]) -> Iterator[Finding]:
+    """Ends of episodes are yes or no."""
+    for name in FLAGS:
+        values = arrays.get(name)
+        if values is not None and values.dtype.kind != "b":
+            bad = (values != 0) & (values != 1)
+            if bad.any():
+                row = int(np.argmax(bad))
+                yield Finding(name, f"is {values[row]}", "it must be 0 or 1", row=row)
+
+
+# Error-level checks, in the order in which one makes the next possible.
+CHECKS: tuple[Check, ...] = (
+    missing_fields,
+    not_numbers,
+    wrong_shapes,
+    different_lengths,
+    not_finite,
+    not_flags,
+)
+
+
+def out_of_bounds(actions: Floats, bounds: ActionBounds) -> Iterator[Finding]:
+    """Actions must lie in the box that the policy is told about."""
+    if actions.shape[1] != len(bounds.low):
+        yield Finding(
+            "actions",
+            f"have {actions.shape[1]} dimensions but the bounds have {len(bounds.low)}",
+            "give as many bounds as dimensions",
+        )
+        return
+    beyond = np.maximum(bounds.low - actions, actions - bounds.high)
+    bad = (beyond > BOUNDS_TOLERANCE * bounds.half_width).any(axis=1)
+    if bad.any():
+        row = int(np.argmax(bad))
+        yield Finding(
+            "actions",
+            f"{actions[row].tolist()} is outside [{bounds.low.tolist()}, {bounds.high.tolist()}] "
+            f"(one of {int(bad.sum())} such rows)",
+            "give the true bounds with --action-low and --action-high",
+            row=row,
+        )
+
+
+def require_none(source: str, findings: Iterator[Finding]) -> None:
+    """Raises on the first finding, naming it and counting the rest."""
+    found = list(findings)
+    if found:
+        others = f" (and {len(found) - 1} more such problems)" if len(found) > 1 else ""
+        raise InputError(f"{source}: {found[0]}{others}")
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """The batch B: one transition a row, in the order they were logged.
+
+    `terminated` marks the environment's own ends, `truncated` those of a time limit or of the
+    log; never both. `qpos` and `qvel` are the simulator's state before the step, if known.
+    """
+
+    observations: Floats
+    actions: Floats
+    rewards: Floats
+    next_observations: Floats
+    terminated: Flags
+    truncated: Flags
+    bounds: ActionBounds
+    provenance: Provenance
+    qpos: NDArray[np.float64] | None = None
+    qvel: NDArray[np.float64] | None = None
+
+    @classmethod
+    def from_columns(cls, columns: Columns, bounds: ActionBounds | None = None) -> "Dataset":
+        """Checks the columns and makes the batch; `bounds` goes before what the file says.
+
+        With neither, [-1, 1] is taken if every action fits.
+        """
+        arrays = {name: as_stored(name, values) for name, values in columns.arrays.items()}
+        for check in CHECKS:
+            require_none(columns.source, check(arrays))
+        terminated = arrays["terminated"].astype(bool)
+        truncated = arrays.get("truncated", np.zeros(len(terminated))).astype(bool) & ~terminated
+        arrays |= {"terminated": terminated, "truncated": truncated}
+        if "next_observations" not in arrays:
+            arrays = paired_within_episodes(columns.source, arrays)
+        bounds = bounds or bounds_of(columns, arrays["actions"])
+        require_none(columns.source, out_of_bounds(arrays["actions"], bounds))
+        fields = {name: frozen(values) for name, values in arrays.items()}
+        return cls(**fields, bounds=bounds, provenance=columns.provenance)
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+    @property
+    def task(self) -> TaskSpec:
+        """What a policy for this data must know."""
+        return TaskSpec(self.observations.shape[1], self.bounds)
+
+    @cached_property
+    def episodes(self) -> NDArray[np.int64]:
+        """First row and row past the end of each episode, (episodes, 2), in order."""
+        stops = np.flatnonzero(self.terminated | self.truncated) + 1
+        if len(stops) == 0 or stops[-1] != len(self):
+            stops = np.append(stops, len(self))  # an unfinished last episode
+        return np.stack([np.concatenate([[0], stops[:-1]]), stops], axis=1)
+
+    @cached_property
+    def episode_returns(self) -> NDArray[np.float64]:
+        """Undiscounted return of each episode that was logged to its end."""
+        starts, stops = self.episodes.T
+        complete = (self.terminated | self.truncated)[stops - 1]
+        returns = np.add.reduceat(self.rewards.astype(np.float64), starts)
+        return returns[complete]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of everything that training can see."""
+        digest = hashlib.sha256()
+        for name in ("observations", "actions", "rewards", "next_observations", *FLAGS):
+            values = np.ascontiguousarray(getattr(self, name))
+            digest.update(f"{name} {values.dtype.str} {values.shape}".encode())
+            digest.update(values.data)
+        digest.update(self.bounds.low.tobytes() + self.bounds.high.tobytes())
+        return digest.hexdigest()
+
+    def columns(self) -> Columns:
+        """What a file should hold."""
+        names = (*MATRICES, "rewards", *FLAGS)
+        arrays = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return Columns("dataset", arrays, self.provenance, self.bounds.low, self.bounds.high)
+
+
+def as_stored(name: str, values: Column) -> Column:
+    """The shape and precision a column is kept in; what is no number is left for the checks."""
+    if name not in MATRICES and values.shape[1:] == (1,):
+        values = values[:, 0]
+    if values.dtype.kind not in NUMBERS or name in FLAGS:
+        return values
+    # Simulator states need every bit to be set again. An overflow is found by `not_finite`.
+    with np.errstate(over="ignore"):
+        return values.astype(np.float64 if name in ("qpos", "qvel") else np.float32, copy=False)
+
+
+def frozen(values: Column) -> Column:
+    """The same numbers, contiguous and read-only."""
+    values = np.ascontiguousarray(values).view()
+    values.flags.writeable = False
+    return values
+
+
+def paired_within_episodes(source: str, arrays: Mapping[str, Column]) -> dict[str, Column]:
+    """Derives next observations from the following row, never across an end.
+
+    What follows the last row of an episode is not in the file. A terminal needs no successor (its
+    value is the reward alone, Eq. 25), so the row stays, with its own observation in that place. A
+    cut episode's last row cannot bootstrap and is left out; the row before it ends the episode.
+    """
+    observations, terminated, truncated = (
+        arrays[name] for name in ("observations", "terminated", "truncated")
+    )
+    following = np.concatenate([observations[1:], observations[-1:]])
+    following[terminated] = observations[terminated]
+    unknown = truncated.copy()
+    unknown[-1] |= ~terminated[-1]
+    if unknown.all():
+        raise InputError(
+            f"{source}: next_observations: is missing, and every row ends an episode; "
+            "the file must hold it"
+        )
+    cut_before = np.append(truncated[1:], False) & ~(terminated | truncated)
+    paired = {**arrays, "next_observations": following, "truncated": truncated | cut_before}
+    return {name: values[~unknown] for name, values in paired.items()}
+
+
+def bounds_of(columns: Columns, actions: Column) -> ActionBounds:
+    """The file's own bounds, or [-1, 1] where every action fits."""
+    size = actions.shape[1]
+    if columns.action_low is not None and columns.action_high is not None:
+        return ActionBounds(columns.action_low, columns.action_high)
+    if np.abs(actions).max() <= 1 + BOUNDS_TOLERANCE:
+        return ActionBounds(np.full(size, -1.0), np.full(size, 1.0))
+    row = int(np.argmax(np.abs(actions).max(axis=1) > 1 + BOUNDS_TOLERANCE))
+    finding = Finding(
+        "actions",
+        f"{actions[row].tolist()} is outside [-1, 1] and the file names no bounds",
+        "give them with --action-low and --action-high",
+        row=row,
+    )
+    raise InputError(f"{columns.source}: {finding}")

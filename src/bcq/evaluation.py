@@ -1,0 +1,66 @@
+"""How good a policy is, measured in an environment."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bcq.environments import make_for, reset_seed
+from bcq.errors import InputError
+from bcq.policy import Policy
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Undiscounted return and length of each episode."""
+
+    returns: NDArray[np.float64]
+    lengths: NDArray[np.int64]
+
+    @property
+    def mean(self) -> float:
+        """Average return."""
+        return float(self.returns.mean())
+
+    def summary(self) -> dict[str, object]:
+        """The figures and the raw numbers behind them."""
+        return {
+            "mean_return": self.mean,
+            "std_return": self.std,
+            "returns": self.returns.tolist(),
+            "lengths": self.lengths.tolist(),
+        }
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the returns."""
+        return float(self.returns.std())
+
+
+def evaluate(policy: Policy, environment: str, *, episodes: int = 10, seed: int = 0) -> Evaluation:
+    """Runs whole episodes, all in lock-step, without exploration noise.
+
+    Each episode has an environment of its own that is left alone once it has ended, so nothing
+    resets by itself; its row goes on being acted for, to keep the shape, and is ignored.
+    """
+    if episodes < 1:
+        raise InputError(f"episodes: {episodes} is not at least 1")
+    if not 0 <= seed < 2**31:
+        raise InputError(f"seed: {seed} is not between 0 and {2**31 - 1}")
+    environments = [make_for(environment, policy.task) for _ in range(episodes)]
+    observations = np.stack(
+        [env.reset(seed=reset_seed(seed, i))[0] for i, env in enumerate(environments)]
+    ).astype(np.float32)
+    returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
+    running, step = np.ones(episodes, bool), 0
+    while running.any():
+        actions = policy.act(observations, seed=seed, step=step)
+        for i in np.flatnonzero(running):
+            observations[i], reward, terminated, truncated, _ = environments[i].step(actions[i])
+            returns[i] += float(reward)
+            lengths[i] += 1
+            running[i] = not (terminated or truncated)
+        step += 1
+    for env in environments:
+        env.close()
+    return Evaluation(returns, lengths)

@@ -1,0 +1,253 @@
+"""A run directory: settings, metrics, raw returns and checkpoints, none of them half-written.
+
+config.json       everything the run depends on, written once
+metrics.jsonl     one row every hundred updates
+episodes.jsonl    one row an evaluation episode
+timing.jsonl      wall-clock figures, the only ones that differ between two equal runs
+checkpoint.json   names the newest checkpoint, its step and its SHA-256
+step-N.safetensors  every array of the learner, optimizer included, by name
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Iterable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import safetensors.numpy
+from safetensors import SafetensorError
+
+from bcq.algorithms import ALGORITHMS
+from bcq.dataset import ActionBounds, TaskSpec
+from bcq.errors import InputError
+from bcq.files import make_directory, replacing, write_text
+from bcq.learning import Algorithm, AlgorithmConfig
+from bcq.policy import Policy
+
+FORMAT = 1
+LOGS = ("metrics.jsonl", "episodes.jsonl", "timing.jsonl")
+Row = dict[str, Any]
+
+
+class Run:
+    """An open run directory."""
+
+    def __init__(self, directory: Path, config: Row):
+        self.directory = directory
+        self.config = config
+
+    @classmethod
+    def create(cls, directory: Path, config: Row) -> Self:
+        """A new run; a folder that already holds one is refused."""
+        if (directory / "config.json").exists():
+            raise InputError(
+                f"{directory} already holds a run; add --resume to continue it, "
+                "or name another folder with --out"
+            )
+        make_directory(directory)
+        config = {"format": FORMAT, **config}
+        run = cls(directory, config)
+        run._write_config()
+        return run
+
+    @classmethod
+    def open(cls, directory: str | Path) -> Self:
+        """A run that exists."""
+        directory = Path(directory)
+        path = directory / "config.json"
+        if not path.exists():
+            raise InputError(f"{directory}: holds no run (there is no config.json)")
+        config = read_json(path)
+        if config.get("format") != FORMAT:
+            raise InputError(f"{path}: is not of this version's format ({FORMAT})")
+        return cls(directory, config)
+
+    def _write_config(self) -> None:
+        write_text(self.directory / "config.json", json.dumps(self.config, indent=2) + "\n")
+
+    def lock(self) -> None:
+        """Keeps a second process from writing here for as long as this one lives."""
+        self._lock = (self.directory / ".lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(f"{self.directory}: another process is writing this run") from error
+
+    @property
+    def algorithm(self) -> AlgorithmConfig:
+        """The algorithm's settings."""
+        name, settings = self.config["algorithm"], self.config["settings"]
+        try:
+            return ALGORITHMS[name](
+                **{k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
+            )
+        except (KeyError, TypeError) as error:
+            raise InputError(
+                f"{self.directory / 'config.json'}: algorithm {name!r} with these settings is "
+                f"not known to this version: {error}"
+            ) from error
+
+    @property
+    def task(self) -> TaskSpec:
+        """Sizes and action bounds of the data it learned from."""
+        task = self.config["task"]
+        bounds = ActionBounds(np.array(task["action_low"]), np.array(task["action_high"]))
+        return TaskSpec(task["observation_size"], bounds)
+
+    def append(self, log: str, rows: Iterable[Row]) -> None:
+        """Adds rows to a log; a crash can tear only the last line, and `cut_back` mends that."""
+        with (self.directory / log).open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+
+    def read(self, log: str) -> list[Row]:
+        """All whole rows of a log."""
+        path = self.directory / log
+        lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def cut_back(self, step: int) -> None:
+        """Removes from the logs what came after a step, or all of them before the first."""
+        for log in LOGS:
+            rows = [row for row in self.read(log) if row["step"] <= step]
+            text = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+            write_text(self.directory / log, text)
+
+    def save(self, step: int, learner: Algorithm) -> None:
+        """Writes a checkpoint: first the arrays, then the file that points to them."""
+        for log in LOGS:  # what the checkpoint builds on reaches the disk before it
+            path = self.directory / log
+            if path.exists():
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+        content = safetensors.numpy.save(named_arrays(learner))
+        path = self.directory / f"step-{step}.safetensors"
+        with replacing(path) as temporary:
+            temporary.write_bytes(content)
+        pointer = {"step": step, "file": path.name, "sha256": hashlib.sha256(content).hexdigest()}
+        write_text(self.directory / "checkpoint.json", json.dumps(pointer, indent=2) + "\n")
+        for old in self.directory.glob("step-*.safetensors"):
+            if old != path:
+                old.unlink()
+
+    def checkpoint_step(self) -> int | None:
+        """How far the newest checkpoint is, if there is one."""
+        path = self.directory / "checkpoint.json"
+        return read_json(path)["step"] if path.exists() else None
+
+    def extend(self, steps: int) -> None:
+        """Sets how many updates the run is to reach."""
+        done = self.checkpoint_step() or 0
+        if done > steps:
+            raise InputError(f"{self.directory}: is already at update {done}, beyond {steps}")
+        if self.config["schedule"]["steps"] != steps:
+            self.config["schedule"]["steps"] = steps
+            self._write_config()
+
+    def load(self) -> tuple[int, Algorithm] | None:
+        """The newest checkpoint's step and learner, or None where there is none yet."""
+        pointer_path = self.directory / "checkpoint.json"
+        if not pointer_path.exists():
+            return None
+        pointer = read_json(pointer_path)
+        path = self.directory / Path(pointer["file"]).name
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+        if hashlib.sha256(content).hexdigest() != pointer["sha256"]:
+            raise InputError(
+                f"{path}: is damaged (its SHA-256 is not the one in {pointer_path.name}); "
+                "restore both files or train anew"
+            )
+        try:
+            arrays = safetensors.numpy.load(content)
+        except SafetensorError as error:
+            raise InputError(f"{path}: is not a safetensors file: {error}") from error
+        return pointer["step"], with_arrays(self.skeleton(), arrays, path)
+
+    def skeleton(self) -> Algorithm:
+        """A learner with shapes in the place of arrays."""
+        task, algorithm = self.task, self.algorithm
+        shapes: Algorithm = jax.eval_shape(
+            lambda: algorithm.create(task.observation_size, task.action_size, jax.random.key(0))
+        )
+        return shapes
+
+    def policy(self) -> Policy:
+        """The policy of the newest checkpoint."""
+        checkpoint = self.load()
+        if checkpoint is None:
+            raise InputError(f"{self.directory}: has no checkpoint yet; train it for longer")
+        return Policy(checkpoint[1], self.task)
+
+
+def read_json(path: Path) -> Row:
+    """A JSON object from a file."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read as JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: must hold a JSON object")
+    return content
+
+
+def named_arrays(learner: Algorithm) -> dict[str, np.ndarray]:
+    """Every array of a learner under its path, such as `vae.model.encoder.layers.0.weight`."""
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(learner)
+    }
+
+
+def with_arrays(skeleton: Algorithm, arrays: dict[str, np.ndarray], source: Path) -> Algorithm:
+    """The learner that `named_arrays` took apart."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(skeleton)
+    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
+    strangers = sorted(set(names) ^ set(arrays))
+    if strangers:
+        raise InputError(f"{source}: is of another learner (array {strangers[0]} does not match)")
+    for name, (_, expected) in zip(names, leaves, strict=True):
+        found = arrays[name]
+        if (found.shape, found.dtype) != (expected.shape, expected.dtype):
+            raise InputError(
+                f"{source}: is of another learner (array {name} is {found.dtype}{found.shape}, "
+                f"not {expected.dtype}{expected.shape})"
+            )
+    learner: Algorithm = jax.tree.unflatten(
+        structure, [jnp.asarray(arrays[name]) for name in names]
+    )
+    return learner
+
+
+def surroundings() -> Row:
+    """Versions, commit, device and threads: what else the numbers may depend on."""
+    packages = ("bcq", "jax", "jaxlib", "equinox", "optax", "gymnasium", "mujoco", "numpy")
+    return {
+        "versions": {name: version(name) for name in packages},
+        "commit": commit(),
+        "device": jax.devices()[0].device_kind,
+        "threads": len(os.sched_getaffinity(0)),
+    }
+
+
+def commit() -> str | None:
+    """The commit this code stands at, where it is a checkout."""
+    folder = Path(__file__).parent
+    try:
+        answer = subprocess.run(
+            ["git", "-C", folder, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return answer.stdout.strip()

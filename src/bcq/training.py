@@ -1,0 +1,297 @@
+"""The one offline loop, and the run that is made of it."""
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from tqdm import tqdm
+
+from bcq.algorithms import name_of
+from bcq.dataset import Dataset
+from bcq.environments import make_for, reset_seed
+from bcq.errors import DivergenceError, InputError
+from bcq.evaluation import evaluate
+from bcq.learning import (
+    Algorithm,
+    AlgorithmConfig,
+    Metrics,
+    Minibatch,
+    ValueFunction,
+    check_settings,
+)
+from bcq.policy import Policy
+from bcq.runs import Row, Run, surroundings
+
+CHUNK = 100  # updates in one call of compiled code, and in one row of metrics
+ESTIMATE_EVERY = 2_500  # updates between two value estimates, over 100 transitions (supplement F)
+ESTIMATE_ROWS = 100
+
+
+class Progress(NamedTuple):
+    """Where training stands."""
+
+    step: int
+    learner: Algorithm
+    metrics: dict[str, float]
+
+
+class Keys(NamedTuple):
+    """One stream of random numbers for each use, so that none disturbs another."""
+
+    creation: Array
+    updates: Array
+    estimates: Array
+
+    @classmethod
+    def of(cls, seed: int) -> "Keys":
+        """The streams of a seed; what they give at a step depends on (seed, step) alone."""
+        return cls(*jax.random.split(jax.random.key(seed), 3))
+
+
+def create(config: AlgorithmConfig, dataset: Dataset, *, seed: int) -> Algorithm:
+    """The learner that training with this seed starts from."""
+    sizes = dataset.task.observation_size, dataset.task.action_size
+    # One compiled program instead of dozens of small ones: a second instead of six.
+    return jax.jit(partial(config.create, *sizes))(Keys.of(seed).creation)
+
+
+def train(
+    config: AlgorithmConfig,
+    dataset: Dataset,
+    *,
+    steps: int,
+    seed: int = 0,
+    start: tuple[int, Algorithm] | None = None,
+) -> Iterator[Progress]:
+    """Trains offline and hands over (step, learner, metrics) every hundred updates.
+
+    Logging, evaluating and stopping are the caller's. `start` is a step and the learner it had:
+    from there training goes on exactly as if it had never stopped.
+    """
+    step, learner = start or (0, create(config, dataset, seed=seed))
+    keys = Keys.of(seed)
+    batch = on_device(dataset)
+    while step < steps:
+        stop = min(step - step % CHUNK + CHUNK, steps)
+        learner, totals = update_until(learner, batch, keys.updates, step, stop, config.batch_size)
+        metrics = {name: float(total) / (stop - step) for name, total in totals.items()}
+        step = stop
+        if step % ESTIMATE_EVERY == 0 and isinstance(learner, ValueFunction):
+            key = jax.random.fold_in(keys.estimates, step)
+            metrics["value_estimate"] = float(value_estimate(learner, batch, key))
+        yield Progress(step, learner, metrics)
+
+
+def on_device(dataset: Dataset) -> Minibatch:
+    """The whole batch where the updates run, its actions on the [-1, 1] scale."""
+    return Minibatch(
+        observations=jnp.asarray(dataset.observations),
+        actions=jnp.asarray(dataset.bounds.normalise(dataset.actions)),
+        rewards=jnp.asarray(dataset.rewards),
+        next_observations=jnp.asarray(dataset.next_observations),
+        terminated=jnp.asarray(dataset.terminated),
+    )
+
+
+def sample(batch: Minibatch, rows: int, key: Array) -> Minibatch:
+    """Transitions drawn uniformly, with replacement."""
+    indices = jax.random.randint(key, (rows,), 0, len(batch.rewards))
+    return Minibatch(*(column[indices] for column in batch))
+
+
+@partial(jax.jit, static_argnums=5)
+def update_until(
+    learner: Algorithm, batch: Minibatch, key: Array, start: int, stop: int, rows: int
+) -> tuple[Algorithm, Metrics]:
+    """Updates number `start` to `stop`, and the sums of their metrics.
+
+    The bounds are dynamic: one compilation serves every length.
+    """
+
+    def update(learner: Algorithm, step: Array | int) -> tuple[Algorithm, Metrics]:
+        sample_key, update_key = jax.random.split(jax.random.fold_in(key, step))
+        return learner.update(sample(batch, rows, sample_key), update_key)
+
+    def body(step: int, carry: tuple[Algorithm, Metrics]) -> tuple[Algorithm, Metrics]:
+        learner, totals = carry
+        learner, metrics = update(learner, step)
+        return learner, jax.tree.map(jnp.add, totals, metrics)
+
+    shapes = jax.eval_shape(update, learner, 0)[1]
+    zeros = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+    return jax.lax.fori_loop(start, stop, body, (learner, zeros))
+
+
+@jax.jit
+def value_estimate(learner: ValueFunction, batch: Minibatch, key: Array) -> Array:
+    """The paper's estimate: mean Q at state-action pairs of a minibatch."""
+    rows = sample(batch, ESTIMATE_ROWS, key)
+    return learner.value(rows.observations, rows.actions).mean()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """How long a run is and what happens along the way; the defaults are the paper's."""
+
+    steps: int = 1_000_000
+    """updates to train for"""
+    seed: int = 0
+    """seed of everything random: first weights, minibatches, noise, evaluation"""
+    env: str | None = None
+    """Gymnasium environment to evaluate in; training itself needs none"""
+    evaluate_every: int = 5_000
+    """updates between two evaluations (a multiple of 100)"""
+    evaluate_episodes: int = 10
+    """episodes in an evaluation"""
+    checkpoint_every: int = 5_000
+    """updates between two checkpoints (a multiple of 100)"""
+
+    def __post_init__(self) -> None:
+        check_settings(
+            self,
+            at_least_one=("steps", "evaluate_every", "evaluate_episodes", "checkpoint_every"),
+            seeds=("seed",),
+        )
+        for name in ("evaluate_every", "checkpoint_every"):
+            if getattr(self, name) % CHUNK:
+                raise InputError(f"{name}: {getattr(self, name)} is not a multiple of {CHUNK}")
+
+
+def train_run(
+    directory: Path,
+    config: AlgorithmConfig,
+    schedule: Schedule,
+    dataset: Dataset,
+    *,
+    resume: bool = False,
+) -> Run:
+    """Trains into a run directory; resumed, the result is that of a run never interrupted."""
+    if schedule.env is not None:
+        make_for(schedule.env, dataset.task).close()
+    run = open_run(directory, settings_of(config, schedule, dataset), resume=resume)
+    run.lock()
+    checkpoint = run.load()
+    run.cut_back(-1 if checkpoint is None else checkpoint[0])
+    start = checkpoint or (0, create(config, dataset, seed=schedule.seed))
+    # No policy can earn more from these rewards: the largest, for ever.
+    ceiling = float(np.abs(dataset.rewards).max()) / (1 - config.discount)
+    with tqdm(total=schedule.steps, initial=start[0], unit="update", desc="training") as bar:
+        if checkpoint is None:
+            evaluate_into(run, *start, schedule, bar)
+        clock = time.perf_counter()
+        progress = train(config, dataset, steps=schedule.steps, seed=schedule.seed, start=start)
+        for step, learner, metrics in progress:
+            seconds = time.perf_counter() - clock
+            stop_if_not_finite(run, step, metrics)
+            run.append("metrics.jsonl", [{"step": step, **metrics}])
+            run.append("timing.jsonl", [{"step": step, "seconds": round(seconds, 4)}])
+            if abs(metrics.get("target_mean", 0.0)) > ceiling:
+                bar.write(
+                    f"warning: the value target averages {metrics['target_mean']:.4g} at update "
+                    f"{step}; no policy could earn more than {ceiling:.4g} from these rewards. "
+                    "The value estimate is running away; training goes on."
+                )
+                ceiling = math.inf  # said once
+            last = step == schedule.steps
+            if last or step % schedule.evaluate_every == 0:
+                evaluate_into(run, step, learner, schedule, bar)
+            if last or step % schedule.checkpoint_every == 0:
+                run.save(step, learner)
+            bar.update(step - bar.n)
+            clock = time.perf_counter()
+    return run
+
+
+def settings_of(config: AlgorithmConfig, schedule: Schedule, dataset: Dataset) -> Row:
+    """Everything a run depends on, as it stands in its config.json."""
+    task = dataset.task
+    return {
+        "algorithm": name_of(config),
+        "settings": asdict(config),
+        "schedule": asdict(schedule),
+        "dataset": {
+            "fingerprint": dataset.fingerprint,
+            "transitions": len(dataset),
+            "episodes": len(dataset.episodes),
+            "mean_return": mean_return(dataset),
+            **asdict(dataset.provenance),
+        },
+        "task": {
+            "observation_size": task.observation_size,
+            "action_low": task.bounds.low.tolist(),
+            "action_high": task.bounds.high.tolist(),
+        },
+        **surroundings(),
+    }
+
+
+def mean_return(dataset: Dataset) -> float | None:
+    """What the batch's complete episodes earned on average, if there are any."""
+    return float(dataset.episode_returns.mean()) if len(dataset.episode_returns) else None
+
+
+def open_run(directory: Path, settings: Row, *, resume: bool) -> Run:
+    """A new run, or the one that is there if it was made with the same settings."""
+    if not resume or not (directory / "config.json").exists():
+        return Run.create(directory, settings)
+    run = Run.open(directory)
+    for part in ("algorithm", "settings", "schedule", "dataset", "task"):
+        before, now = flat(part, run.config[part]), flat(part, settings[part])
+        for name in sorted(before.keys() | now.keys()):
+            if name != "schedule.steps" and before.get(name) != now.get(name):
+                raise InputError(
+                    f"{directory}: was begun with {name} = {before.get(name)}, not "
+                    f"{now.get(name)}; resume with the same settings, or start anew elsewhere"
+                )
+    run.extend(settings["schedule"]["steps"])
+    return run
+
+
+def flat(name: str, value: object) -> Row:
+    """{"a": {"b": 1}} as {"a.b": 1}, in the form it has after a round trip through JSON."""
+    if isinstance(value, dict):
+        return {f"{name}.{key}": json.loads(json.dumps(item)) for key, item in value.items()}
+    return {name: value}
+
+
+def evaluate_into(
+    run: Run, step: int, learner: Algorithm, schedule: Schedule, bar: "tqdm[NoReturn]"
+) -> None:
+    """Appends an evaluation's raw returns to the run; its episodes depend on (seed, step)."""
+    if schedule.env is None:
+        return
+    seed = reset_seed(schedule.seed, step)
+    policy = Policy(learner, run.task)
+    result = evaluate(policy, schedule.env, episodes=schedule.evaluate_episodes, seed=seed)
+    run.append(
+        "episodes.jsonl",
+        [
+            {"step": step, "episode": i, "return": total, "length": length}
+            for i, (total, length) in enumerate(
+                zip(result.returns.tolist(), result.lengths.tolist(), strict=True)
+            )
+        ],
+    )
+    bar.set_postfix_str(f"return {result.mean:.1f} at {step}")
+
+
+def stop_if_not_finite(run: Run, step: int, metrics: dict[str, float]) -> None:
+    """Ends a run whose numbers are lost, before anything of it is stored."""
+    broken = [name for name, value in metrics.items() if not math.isfinite(value)]
+    if broken:
+        kept = run.checkpoint_step()
+        rest = "no checkpoint had been written" if kept is None else f"update {kept} is kept"
+        raise DivergenceError(
+            f"{run.directory}: {broken[0]} is {metrics[broken[0]]} by update {step}; {rest}. "
+            "Rewards of a large scale or a large learning rate are the usual causes: divide the "
+            "rewards, or lower --learning-rate"
+        )
