@@ -15,6 +15,7 @@ from tyro.extras import SubcommandApp
 import bcq
 from bcq import demo
 from bcq.algorithms import ALGORITHMS, name_of
+from bcq.environments import require_registered
 from bcq.errors import BCQError, InputError
 from bcq.learning import AlgorithmConfig
 from bcq.training import Schedule
@@ -74,6 +75,8 @@ class Evaluate:
         env = self.env or run.config["schedule"]["env"] or run.config["dataset"]["environment"]
         if env is None:
             raise InputError("this run names no environment; give one with --env")
+        if self.env is None:
+            require_registered(env)
         result = bcq.evaluate(run.policy(), env, episodes=self.episodes, seed=self.seed)
         if self.json:
             print(json.dumps(result.summary() | {"env": env, "seed": self.seed}))
@@ -118,7 +121,7 @@ def application() -> SubcommandApp:
 
 def use_compilation_cache() -> None:
     """Keeps compiled code between calls, so that the second start is quick."""
-    home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     options = {
         "jax_compilation_cache_dir": str(home / "bcq" / "compiled"),
         "jax_persistent_cache_min_compile_time_secs": 0.1,

@@ -43,13 +43,14 @@ class ActionBounds:
     high: Floats
 
     def __post_init__(self) -> None:
-        for name, values in (("low", self.low), ("high", self.high)):
-            object.__setattr__(self, name, frozen(np.asarray(values, np.float32).reshape(-1)))
-        if self.low.shape != self.high.shape or not (
-            np.isfinite(self.low).all() and np.isfinite(self.high).all()
-        ):
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
+            for name, values in (("low", self.low), ("high", self.high)):
+                object.__setattr__(self, name, frozen(np.array(values, np.float32).reshape(-1)))
+            usable = self.low.shape == self.high.shape and np.isfinite(self.half_width).all()
+        if not usable:
             raise InputError(
-                f"action bounds must be finite and of one length, not {self.low} and {self.high}"
+                "action bounds must be finite and of one length, "
+                f"not {self.low.tolist()} and {self.high.tolist()}"
             )
         if (self.low >= self.high).any():
             dimension = int(np.argmax(self.low >= self.high))
@@ -143,6 +144,8 @@ def wrong_shapes(arrays: Mapping[str, Column]) -> Iterator[Finding]:
         if values.ndim != dimensions:
             shape = "(transitions, size)" if dimensions == 2 else "(transitions,)"
             yield Finding(name, f"has shape {values.shape}", f"it must be {shape}")
+        elif dimensions == 2 and values.shape[1] == 0:
+            yield Finding(name, "has no columns", "each row needs at least one number")
     following, observations = arrays.get("next_observations"), arrays["observations"]
     if following is not None and following.shape[1:] != observations.shape[1:]:
         yield Finding(
@@ -217,8 +220,8 @@ def out_of_bounds(actions: Floats, bounds: ActionBounds) -> Iterator[Finding]:
         row = int(np.argmax(bad))
         yield Finding(
             "actions",
-            f"{actions[row].tolist()} is outside [{bounds.low.tolist()}, {bounds.high.tolist()}] "
-            f"(one of {int(bad.sum())} such rows)",
+            f"{actions[row].tolist()} is not between {bounds.low.tolist()} and "
+            f"{bounds.high.tolist()} (one of {int(bad.sum())} such rows)",
             "give the true bounds with --action-low and --action-high",
             row=row,
         )
@@ -255,7 +258,8 @@ class Dataset:
     def from_columns(cls, columns: Columns, bounds: ActionBounds | None = None) -> "Dataset":
         """Checks the columns and makes the batch; `bounds` goes before what the file says.
 
-        With neither, [-1, 1] is taken if every action fits.
+        With neither, [-1, 1] is taken if every action fits. The batch takes the arrays over: they
+        are not copied and become read-only.
         """
         arrays = {name: as_stored(name, values) for name, values in columns.arrays.items()}
         for check in CHECKS:
@@ -265,7 +269,7 @@ class Dataset:
         arrays |= {"terminated": terminated, "truncated": truncated}
         if "next_observations" not in arrays:
             arrays = paired_within_episodes(columns.source, arrays)
-        bounds = bounds or bounds_of(columns, arrays["actions"])
+        bounds = bounds or bounds_of(columns, arrays["actions"].shape[1])
         require_none(columns.source, out_of_bounds(arrays["actions"], bounds))
         fields = {name: frozen(values) for name, values in arrays.items()}
         return cls(**fields, bounds=bounds, provenance=columns.provenance)
@@ -324,8 +328,8 @@ def as_stored(name: str, values: Column) -> Column:
 
 
 def frozen(values: Column) -> Column:
-    """The same numbers, contiguous and read-only."""
-    values = np.ascontiguousarray(values).view()
+    """The same numbers, contiguous and read-only, for whoever else holds the array too."""
+    values = np.ascontiguousarray(values)
     values.flags.writeable = False
     return values
 
@@ -354,18 +358,14 @@ def paired_within_episodes(source: str, arrays: Mapping[str, Column]) -> dict[st
     return {name: values[~unknown] for name, values in paired.items()}
 
 
-def bounds_of(columns: Columns, actions: Column) -> ActionBounds:
-    """The file's own bounds, or [-1, 1] where every action fits."""
-    size = actions.shape[1]
-    if columns.action_low is not None and columns.action_high is not None:
-        return ActionBounds(columns.action_low, columns.action_high)
-    if np.abs(actions).max() <= 1 + BOUNDS_TOLERANCE:
+def bounds_of(columns: Columns, size: int) -> ActionBounds:
+    """The file's own bounds, or [-1, 1] where it names none."""
+    low, high = columns.action_low, columns.action_high
+    if low is None and high is None:
         return ActionBounds(np.full(size, -1.0), np.full(size, 1.0))
-    row = int(np.argmax(np.abs(actions).max(axis=1) > 1 + BOUNDS_TOLERANCE))
-    finding = Finding(
-        "actions",
-        f"{actions[row].tolist()} is outside [-1, 1] and the file names no bounds",
-        "give them with --action-low and --action-high",
-        row=row,
-    )
-    raise InputError(f"{columns.source}: {finding}")
+    if low is None or high is None:
+        raise InputError(f"{columns.source}: names only one of action_low and action_high")
+    try:
+        return ActionBounds(low, high)
+    except InputError as error:
+        raise InputError(f"{columns.source}: {error}") from error

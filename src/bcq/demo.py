@@ -16,6 +16,9 @@ PENDULUM = "Pendulum-v1"
 
 def pendulum(directory: Path, *, steps: int, seed: int) -> None:
     """BCQ swings up a pendulum after watching 5,000 random actions (supplement D.3)."""
+    schedule = Schedule(
+        steps=steps, seed=seed, env=PENDULUM, evaluate_every=1_000, checkpoint_every=1_000
+    )
     make_directory(directory)
     batch = directory / "batch.hdf5"
     if not batch.exists():
@@ -26,15 +29,7 @@ def pendulum(directory: Path, *, steps: int, seed: int) -> None:
         f"{len(dataset.episodes)} episodes.\n"
         "BCQ learns from it alone; the environment serves only to measure.\n"
     )
-    run = train_run(
-        directory / "run",
-        BCQConfig(vae_l2=1e-3),
-        Schedule(
-            steps=steps, seed=seed, env=PENDULUM, evaluate_every=1_000, checkpoint_every=1_000
-        ),
-        dataset,
-        resume=True,
-    )
+    run = train_run(directory / "run", BCQConfig(vae_l2=1e-3), schedule, dataset, resume=True)
     evaluations = returns_by_step(run)
     print(f"\n{'':>24}  {'return':>8}  {'± std':>6}")
     rows = [("the batch's episodes", list(dataset.episode_returns))]

@@ -55,11 +55,22 @@ def registered_bounds(name: str | None) -> ActionBounds | None:
     """Action bounds of an environment that is already known to Gymnasium.
 
     The name may come from a file, and Gymnasium imports the module in `module:name`; so a name
-    that is not in its registry is not made.
+    that is not in its registry is not made. Nor is one whose own dependencies are missing.
     """
     if name not in gymnasium.registry:
         return None
-    return task_of(make(name)).bounds
+    try:
+        return task_of(make(name)).bounds
+    except InputError:
+        return None
+
+
+def require_registered(name: str) -> None:
+    """Refuses a name out of a file that Gymnasium would have to import a module for."""
+    if name not in gymnasium.registry:
+        raise InputError(
+            f"environment {name}: is named by a file and is not known here; give it with --env"
+        )
 
 
 def reset_seed(seed: int, episode: int) -> int:

@@ -5,9 +5,9 @@ class BCQError(Exception):
     """Anything this package refuses or gives up on, with its reason."""
 
 
-class InputError(BCQError, ValueError):
+class InputError(BCQError):
     """Something given to the program is wrong."""
 
 
-class DivergenceError(BCQError, ArithmeticError):
+class DivergenceError(BCQError):
     """Training produced numbers that are not finite."""

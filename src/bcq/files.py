@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bcq.errors import InputError
@@ -21,7 +21,8 @@ def replacing(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # not there, and perhaps its folder neither
+            temporary.unlink()
 
 
 def write_text(path: Path, text: str) -> None:

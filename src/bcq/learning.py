@@ -86,8 +86,11 @@ def check_settings(
     )
     for names, words, holds in ranges:
         for name in names:
-            if not holds(getattr(settings, name)):
-                raise InputError(f"{name}: {getattr(settings, name)} is not {words}")
+            value = getattr(settings, name)
+            if not all(
+                holds(number) for number in (value if isinstance(value, tuple) else [value])
+            ):
+                raise InputError(f"{name}: {value} is not {words}")
 
 
 @cache  # one object for one setting, so that compiled code is found again
@@ -125,7 +128,7 @@ class Trainable(eqx.Module, Generic[Model]):
 
 
 def bellman_target(batch: Minibatch, next_values: Array, discount: float) -> Array:
-    """R + gamma Q(s', a'), and r alone at terminals (Eq. 25); time limits still bootstrap."""
+    """The reward plus gamma Q(s', a'), or alone at terminals (Eq. 25); time limits bootstrap."""
     return batch.rewards + discount * jnp.where(batch.terminated, 0.0, next_values)
 
 

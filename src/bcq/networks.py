@@ -44,9 +44,10 @@ class MLP(eqx.Module):
         leading = jnp.broadcast_shapes(*(part.shape[:-1] for part in inputs))
         parts = [jnp.broadcast_to(part, (*leading, part.shape[-1])) for part in inputs]
         hidden = jnp.concatenate(parts, axis=-1)
+        hidden = hidden.reshape(-1, hidden.shape[-1])  # plain matrix products, forwards and back
         for layer in self.layers[:-1]:
             hidden = jax.nn.relu(layer(hidden))
-        return self.layers[-1](hidden)
+        return self.layers[-1](hidden).reshape(*leading, -1)
 
 
 class Critics(eqx.Module):

@@ -13,7 +13,8 @@ import hashlib
 import json
 import os
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
@@ -67,18 +68,13 @@ class Run:
         config = read_json(path)
         if config.get("format") != FORMAT:
             raise InputError(f"{path}: is not of this version's format ({FORMAT})")
+        for part in ("algorithm", "settings", "schedule", "dataset", "task"):
+            if part not in config:
+                raise InputError(f"{path}: is damaged ({part} is missing)")
         return cls(directory, config)
 
     def _write_config(self) -> None:
         write_text(self.directory / "config.json", json.dumps(self.config, indent=2) + "\n")
-
-    def lock(self) -> None:
-        """Keeps a second process from writing here for as long as this one lives."""
-        self._lock = (self.directory / ".lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise InputError(f"{self.directory}: another process is writing this run") from error
 
     @property
     def algorithm(self) -> AlgorithmConfig:
@@ -103,21 +99,27 @@ class Run:
 
     def append(self, log: str, rows: Iterable[Row]) -> None:
         """Adds rows to a log; a crash can tear only the last line, and `cut_back` mends that."""
-        with (self.directory / log).open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+        lines, path = as_lines(rows), self.directory / log
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(lines)
+        except OSError as error:
+            raise InputError(f"cannot write {path}: {error.strerror}") from error
 
     def read(self, log: str) -> list[Row]:
         """All whole rows of a log."""
         path = self.directory / log
         lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
-        return [json.loads(line) for line in lines]
+        try:
+            return [json.loads(line) for line in lines]
+        except ValueError as error:
+            raise InputError(f"{path}: is damaged: {error}") from error
 
     def cut_back(self, step: int) -> None:
         """Removes from the logs what came after a step, or all of them before the first."""
         for log in LOGS:
             rows = [row for row in self.read(log) if row["step"] <= step]
-            text = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
-            write_text(self.directory / log, text)
+            write_text(self.directory / log, as_lines(rows))
 
     def save(self, step: int, learner: Algorithm) -> None:
         """Writes a checkpoint: first the arrays, then the file that points to them."""
@@ -132,14 +134,30 @@ class Run:
             temporary.write_bytes(content)
         pointer = {"step": step, "file": path.name, "sha256": hashlib.sha256(content).hexdigest()}
         write_text(self.directory / "checkpoint.json", json.dumps(pointer, indent=2) + "\n")
-        for old in self.directory.glob("step-*.safetensors"):
-            if old != path:
-                old.unlink()
+        self.remove_leftovers()
+
+    def remove_leftovers(self) -> None:
+        """Removes superseded checkpoints, and what a killed process did not finish writing."""
+        pointer = self.pointer()
+        for path in (*self.directory.glob("step-*.safetensors"), *self.directory.glob(".*.tmp")):
+            if pointer is None or path.name != pointer["file"]:
+                path.unlink()
+
+    def pointer(self) -> Row | None:
+        """What checkpoint.json says: the newest checkpoint's step, file and SHA-256."""
+        path = self.directory / "checkpoint.json"
+        if not path.exists():
+            return None
+        pointer = read_json(path)
+        for name, kind in (("step", int), ("file", str), ("sha256", str)):
+            if not isinstance(pointer.get(name), kind):
+                raise InputError(f"{path}: is damaged ({name} is {pointer.get(name)!r})")
+        return pointer
 
     def checkpoint_step(self) -> int | None:
         """How far the newest checkpoint is, if there is one."""
-        path = self.directory / "checkpoint.json"
-        return read_json(path)["step"] if path.exists() else None
+        pointer = self.pointer()
+        return None if pointer is None else pointer["step"]
 
     def extend(self, steps: int) -> None:
         """Sets how many updates the run is to reach."""
@@ -152,10 +170,9 @@ class Run:
 
     def load(self) -> tuple[int, Algorithm] | None:
         """The newest checkpoint's step and learner, or None where there is none yet."""
-        pointer_path = self.directory / "checkpoint.json"
-        if not pointer_path.exists():
+        pointer = self.pointer()
+        if pointer is None:
             return None
-        pointer = read_json(pointer_path)
         path = self.directory / Path(pointer["file"]).name
         try:
             content = path.read_bytes()
@@ -163,7 +180,7 @@ class Run:
             raise InputError(f"{path}: cannot be read: {error.strerror}") from error
         if hashlib.sha256(content).hexdigest() != pointer["sha256"]:
             raise InputError(
-                f"{path}: is damaged (its SHA-256 is not the one in {pointer_path.name}); "
+                f"{path}: is damaged (its SHA-256 is not the one in checkpoint.json); "
                 "restore both files or train anew"
             )
         try:
@@ -186,6 +203,27 @@ class Run:
         if checkpoint is None:
             raise InputError(f"{self.directory}: has no checkpoint yet; train it for longer")
         return Policy(checkpoint[1], self.task)
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keeps a second process from writing a run meanwhile."""
+    path = directory / ".lock"
+    try:
+        file = path.open("w")
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(f"{directory}: another process is writing this run") from error
+        yield
+
+
+def as_lines(rows: Iterable[Row]) -> str:
+    """Rows of a log as they stand in its file."""
+    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
 
 
 def read_json(path: Path) -> Row:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -20,6 +21,7 @@ from bcq.dataset import Dataset
 from bcq.environments import make_for, reset_seed
 from bcq.errors import DivergenceError, InputError
 from bcq.evaluation import evaluate
+from bcq.files import make_directory
 from bcq.learning import (
     Algorithm,
     AlgorithmConfig,
@@ -29,7 +31,7 @@ from bcq.learning import (
     check_settings,
 )
 from bcq.policy import Policy
-from bcq.runs import Row, Run, surroundings
+from bcq.runs import Row, Run, locked, named_arrays, surroundings
 
 CHUNK = 100  # updates in one call of compiled code, and in one row of metrics
 ESTIMATE_EVERY = 2_500  # updates between two value estimates, over 100 transitions (supplement F)
@@ -60,8 +62,15 @@ class Keys(NamedTuple):
 def create(config: AlgorithmConfig, dataset: Dataset, *, seed: int) -> Algorithm:
     """The learner that training with this seed starts from."""
     sizes = dataset.task.observation_size, dataset.task.action_size
-    # One compiled program instead of dozens of small ones: a second instead of six.
-    return jax.jit(partial(config.create, *sizes))(Keys.of(seed).creation)
+    return create_compiled(config, *sizes, Keys.of(seed).creation)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))  # one program, not dozens: a second instead of six
+def create_compiled(
+    config: AlgorithmConfig, observation_size: int, action_size: int, key: Array
+) -> Algorithm:
+    """A fresh learner."""
+    return config.create(observation_size, action_size, key)
 
 
 def train(
@@ -177,13 +186,23 @@ def train_run(
     """Trains into a run directory; resumed, the result is that of a run never interrupted."""
     if schedule.env is not None:
         make_for(schedule.env, dataset.task).close()
-    run = open_run(directory, settings_of(config, schedule, dataset), resume=resume)
-    run.lock()
+    make_directory(directory)
+    with locked(directory):
+        run = open_run(directory, settings_of(config, schedule, dataset), resume=resume)
+        continue_run(run, config, schedule, dataset)
+    return run
+
+
+def continue_run(run: Run, config: AlgorithmConfig, schedule: Schedule, dataset: Dataset) -> None:
+    """Trains from the newest checkpoint, or from the beginning, to the end of the schedule."""
     checkpoint = run.load()
+    run.remove_leftovers()
     run.cut_back(-1 if checkpoint is None else checkpoint[0])
     start = checkpoint or (0, create(config, dataset, seed=schedule.seed))
     # No policy can earn more from these rewards: the largest, for ever.
-    ceiling = float(np.abs(dataset.rewards).max()) / (1 - config.discount)
+    largest = float(np.abs(dataset.rewards).max())
+    ceiling = largest / (1 - config.discount) if config.discount < 1 else math.inf
+    alarm = 2 * ceiling + 1  # a young network's noise is no alarm
     with tqdm(total=schedule.steps, initial=start[0], unit="update", desc="training") as bar:
         if checkpoint is None:
             evaluate_into(run, *start, schedule, bar)
@@ -191,16 +210,17 @@ def train_run(
         progress = train(config, dataset, steps=schedule.steps, seed=schedule.seed, start=start)
         for step, learner, metrics in progress:
             seconds = time.perf_counter() - clock
-            stop_if_not_finite(run, step, metrics)
+            stop_if_not_finite(run, step, learner, metrics)
             run.append("metrics.jsonl", [{"step": step, **metrics}])
             run.append("timing.jsonl", [{"step": step, "seconds": round(seconds, 4)}])
-            if abs(metrics.get("target_mean", 0.0)) > ceiling:
+            if abs(metrics.get("target_mean", 0.0)) > alarm:
+                alarm = math.inf  # said once
                 bar.write(
                     f"warning: the value target averages {metrics['target_mean']:.4g} at update "
                     f"{step}; no policy could earn more than {ceiling:.4g} from these rewards. "
-                    "The value estimate is running away; training goes on."
+                    "The value estimate is running away; training goes on.",
+                    file=sys.stderr,
                 )
-                ceiling = math.inf  # said once
             last = step == schedule.steps
             if last or step % schedule.evaluate_every == 0:
                 evaluate_into(run, step, learner, schedule, bar)
@@ -208,7 +228,6 @@ def train_run(
                 run.save(step, learner)
             bar.update(step - bar.n)
             clock = time.perf_counter()
-    return run
 
 
 def settings_of(config: AlgorithmConfig, schedule: Schedule, dataset: Dataset) -> Row:
@@ -284,14 +303,19 @@ def evaluate_into(
     bar.set_postfix_str(f"return {result.mean:.1f} at {step}")
 
 
-def stop_if_not_finite(run: Run, step: int, metrics: dict[str, float]) -> None:
-    """Ends a run whose numbers are lost, before anything of it is stored."""
-    broken = [name for name, value in metrics.items() if not math.isfinite(value)]
-    if broken:
+def stop_if_not_finite(run: Run, step: int, learner: Algorithm, metrics: dict[str, float]) -> None:
+    """Ends a run whose numbers are lost, before anything of it is stored.
+
+    The metrics are those before each step, so the last step can break the weights alone.
+    """
+    numbers: Row = {**metrics, **named_arrays(learner)}
+    broken = next((name for name, value in numbers.items() if not np.isfinite(value).all()), None)
+    if broken is not None:
         kept = run.checkpoint_step()
         rest = "no checkpoint had been written" if kept is None else f"update {kept} is kept"
         raise DivergenceError(
-            f"{run.directory}: {broken[0]} is {metrics[broken[0]]} by update {step}; {rest}. "
+            f"{run.directory}: {broken} is {metrics.get(broken, 'not finite')} by update {step}; "
+            f"{rest}. "
             "Rewards of a large scale or a large learning rate are the usual causes: divide the "
             "rewards, or lower --learning-rate"
         )

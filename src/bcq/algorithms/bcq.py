@@ -53,7 +53,10 @@ class BCQConfig:
     def __post_init__(self) -> None:
         check_settings(
             self,
-            at_least_one=("num_samples", "num_acting_samples", "batch_size"),
+            at_least_one=(
+                *("num_samples", "num_acting_samples", "batch_size"),
+                *("hidden_sizes", "vae_hidden_sizes"),
+            ),
             positive=("learning_rate", "latent_clip"),
             not_negative=("max_perturbation", "vae_l2"),
             fractions=("discount", "min_weight", "target_rate"),

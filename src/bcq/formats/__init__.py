@@ -38,7 +38,7 @@ def load(
     bounds = None
     if action_low is not None and action_high is not None:
         bounds = ActionBounds(np.array(action_low), np.array(action_high))
-    elif columns.action_low is None or columns.action_high is None:
+    elif columns.action_low is None and columns.action_high is None:
         bounds = registered_bounds(environment or columns.provenance.environment)
     return Dataset.from_columns(columns, bounds)
 

@@ -30,7 +30,11 @@ def read(path: Path) -> Columns:
         with h5py.File(path, "r") as file:
             return Columns(
                 source=str(path),
-                arrays={ours: column(file, name) for name, ours in NAMES.items() if name in file},
+                arrays={
+                    ours: values
+                    for name, ours in NAMES.items()
+                    if (values := column(file, name)) is not None
+                },
                 provenance=Provenance(
                     environment=text(file, "environment"),
                     recipe=text(file, "recipe"),
@@ -43,15 +47,18 @@ def read(path: Path) -> Columns:
             )
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError) as error:
         raise InputError(f"{path}: cannot be read as HDF5: {error}") from error
 
 
-def column(file: h5py.File, name: str) -> Column:
-    """One array of the file itself: links that lead elsewhere are not followed."""
+def column(file: h5py.File, name: str) -> Column | None:
+    """One array of the file itself, if it is there: links that lead elsewhere are not followed."""
     item = file
     for part in name.split("/"):
-        if not isinstance(item.get(part, getlink=True), h5py.HardLink):
+        link = item.get(part, getlink=True)
+        if link is None:
+            return None
+        if not isinstance(link, h5py.HardLink):
             raise InputError(f"{name}: is a link; the file must hold the numbers themselves")
         item = item[part]
     if not isinstance(item, h5py.Dataset):

@@ -1,0 +1,46 @@
+"""What several test files share."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import settings
+
+BatchFile = Callable[..., Path]
+ROWS = 40
+
+settings.register_profile("bcq", deadline=None)  # a busy machine is no failure
+settings.load_profile("bcq")
+
+
+@pytest.fixture
+def batch_file(tmp_path: Path) -> BatchFile:
+    """Writes a batch as D4RL does, by h5py alone, with some of its items changed.
+
+    Keywords are D4RL's names; None leaves an item out. Attributes go in `attributes`.
+    """
+
+    def write(
+        name: str = "batch.hdf5", *, attributes: dict[str, Any] | None = None, **changes: Any
+    ) -> Path:
+        generator = np.random.default_rng(0)
+        items: dict[str, Any] = {
+            "observations": generator.normal(size=(ROWS, 3)).astype(np.float32),
+            "actions": generator.uniform(-1, 1, (ROWS, 1)).astype(np.float32),
+            "rewards": generator.normal(size=ROWS).astype(np.float32),
+            "next_observations": generator.normal(size=(ROWS, 3)).astype(np.float32),
+            "terminals": np.arange(ROWS) % 20 == 19,
+            "timeouts": np.arange(ROWS) % 20 == 9,
+        }
+        path = tmp_path / name
+        with h5py.File(path, "w") as file:
+            for key, values in (items | changes).items():
+                if values is not None:
+                    file[key] = values
+            file.attrs.update(attributes or {})
+        return path
+
+    return write

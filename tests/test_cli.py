@@ -1,0 +1,444 @@
+"""The command line as a user meets it: one line for each mistake, and nothing half-written."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import h5py
+import jax
+import numpy as np
+import pytest
+
+import bcq
+from bcq.algorithms import ALGORITHMS
+from bcq.cli import main
+from bcq.training import Schedule
+from conftest import ROWS, BatchFile
+
+TINY = (
+    *("--hidden-sizes", "8", "8", "--vae-hidden-sizes", "8", "8"),
+    *("--steps", "100", "--discount", "1"),
+)
+Refusal = Callable[..., str]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def surroundings(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[None]:
+    """Compiled code goes to a folder of these tests; help has one width."""
+    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    before = {name: getattr(jax.config, name) for name in names}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("COLUMNS", "80")
+        yield
+    for name, value in before.items():
+        jax.config.update(name, value)  # type: ignore[no-untyped-call]
+
+
+@pytest.fixture(scope="module")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A batch and the run that learned from it, without an environment."""
+    folder = tmp_path_factory.mktemp("finished")
+    batch, run = folder / "pendulum.hdf5", folder / "run"
+    bcq.save(bcq.collect_random("Pendulum-v1", transitions=300), batch)
+    main(["train", "bcq", "--data", str(batch), "--out", str(run), *TINY])
+    return batch, run
+
+
+def tree(folder: Path) -> dict[Path, bytes | None]:
+    """Everything under a folder, with the files' content."""
+    return {
+        path: path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))
+    }
+
+
+@pytest.fixture
+def refusal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Refusal:
+    """Runs a command that must fail without a trace on the disk, and gives its one line."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str | Path) -> str:
+        before = tree(tmp_path)
+        with pytest.raises(SystemExit) as caught:
+            main([str(argument) for argument in arguments])
+        # What `sys.exit` is given, the interpreter prints on stderr and exits with 1.
+        assert isinstance(caught.value.code, str)
+        assert caught.value.code.startswith("bcq: ")
+        assert "\n" not in caught.value.code
+        printed = capsys.readouterr()
+        assert (printed.out, printed.err) == ("", "")
+        assert tree(tmp_path) == before
+        return caught.value.code
+
+    return run
+
+
+@pytest.fixture
+def refused_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Refusal:
+    """The same for options that cannot be parsed; their message comes in a box."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str | Path) -> str:
+        before = tree(tmp_path)
+        with pytest.raises(SystemExit) as caught:
+            main([str(argument) for argument in arguments])
+        assert caught.value.code == 2
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert "Traceback" not in printed.err
+        assert tree(tmp_path) == before
+        return " ".join(re.sub(r"[^\x20-\x7e]", " ", printed.err).split())
+
+    return run
+
+
+# Data
+
+
+def with_nan(values: np.ndarray) -> np.ndarray:
+    values[17] = np.nan
+    return values
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"actions": None}, ["actions: is missing", "it holds observations"]),
+        ({"observations": None, "obs": np.zeros((ROWS, 3))}, ["observations: is missing"]),
+        ({"terminals": None, "dones": np.zeros(ROWS)}, ["terminated: is missing"]),
+        ({"rewards": with_nan(np.zeros(ROWS))}, ["rewards, row 17: is nan"]),
+        ({"observations": with_nan(np.zeros((ROWS, 3)))}, ["observations, row 17: is nan"]),
+        (
+            {"actions": np.linspace(-2, 2, ROWS)[:, None]},
+            [
+                "actions, row 0: [-2.0] is not between [-1.0] and [1.0]",
+                "--action-low and --action-high",
+            ],
+        ),
+        ({"rewards": np.zeros(39)}, ["rewards: has 39 rows but observations has 40"]),
+        ({"rewards": ["1.5"] * ROWS}, ["rewards: holds objects, not numbers"]),
+        ({"terminals": np.full(ROWS, 2)}, ["terminated, row 0: is 2"]),
+    ],
+)
+def test_bad_data_is_named_with_its_file_and_place(
+    changes: dict[str, Any], words: list[str], batch_file: BatchFile, refusal: Refusal
+) -> None:
+    path = batch_file(**changes)
+    for out in (("--out", "run"), ()):
+        message = refusal("train", "bcq", "--data", path, *TINY, *out)
+        assert message.startswith(f"bcq: {path}: ")
+        for part in words:
+            assert part in message
+
+
+def test_what_is_no_data_file_is_named(tmp_path: Path, refusal: Refusal) -> None:
+    (tmp_path / "folder.hdf5").mkdir()
+    (tmp_path / "empty.hdf5").touch()
+    (tmp_path / "table.csv").write_text("0,1\n")
+    for name, words in (
+        ("missing.hdf5", "no such file"),
+        ("folder.hdf5", "is a folder"),
+        ("empty.hdf5", "cannot be read as HDF5"),
+        ("table.csv", "unknown kind of file"),
+    ):
+        message = refusal("train", "bcq", "--data", name, *TINY)
+        assert message.startswith(f"bcq: {name}: {words}")
+
+
+def test_actions_beyond_the_bounds_given_are_refused(
+    batch_file: BatchFile, refusal: Refusal
+) -> None:
+    actions = np.zeros((ROWS, 1))
+    actions[17] = 2.5
+    data = ("train", "bcq", "--data", batch_file(actions=actions), *TINY)
+    message = refusal(*data, "--action-low", "-2", "--action-high", "2")
+    assert "actions, row 17: [2.5] is not between [-2.0] and [2.0]" in message
+    assert "go together" in refusal(*data, "--action-low", "-2")
+    assert "not below" in refusal(*data, "--action-low", "3", "--action-high", "-3")
+    assert "finite" in refusal(*data, "--action-low", "-1e39", "--action-high", "3")
+    message = refusal(*data, "--action-low", "-3", "-3", "--action-high", "3", "3")
+    assert "1 dimensions but the bounds have 2" in message
+
+
+# Environments
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ("Nowhere-v0", "Nowhere"),
+        ("nowhere:Pendulum-v1", "No module named 'nowhere'"),
+        ("Pendulum-v9", "v9"),
+        ("two words", "Malformed"),
+        ("CartPole-v1", "its actions are Discrete(2)"),
+        ("MountainCarContinuous-v0", "its observations have 2 numbers but the data's have 3"),
+    ],
+)
+def test_an_environment_that_cannot_serve_is_refused(
+    environment: str, words: str, batch_file: BatchFile, refusal: Refusal
+) -> None:
+    message = refusal("train", "bcq", "--data", batch_file(), *TINY, "--env", environment)
+    assert message.startswith(f"bcq: environment {environment}: ")
+    assert words in message
+
+
+# Places
+
+
+@pytest.mark.parametrize("out", ["file.txt", "file.txt/run", "file.txt/deep/run"])
+def test_an_output_that_cannot_be_written_is_named(
+    out: str, tmp_path: Path, batch_file: BatchFile, refusal: Refusal
+) -> None:
+    (tmp_path / "file.txt").write_text("mine")
+    message = refusal("train", "bcq", "--data", batch_file(), "--out", out, *TINY)
+    assert message.startswith(f"bcq: cannot create folder {out}: ")
+    assert "cannot create folder" in refusal("demo", "pendulum", "--out", out, "--steps", "100")
+
+
+def test_a_folder_without_a_run_cannot_be_evaluated(tmp_path: Path, refusal: Refusal) -> None:
+    (tmp_path / "folder").mkdir()
+    for name in ("folder", "missing"):
+        assert refusal("evaluate", name).startswith(f"bcq: {name}: holds no run")
+
+
+# Options
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--steps", "0"), "steps: 0 is not at least 1"),
+        (("--steps", "-5"), "steps: -5 is not at least 1"),
+        (("--seed", "-1"), "seed: -1 is not between 0 and 2147483647"),
+        (("--seed", "2147483648"), "seed: 2147483648 is not between 0 and 2147483647"),
+        (("--checkpoint-every", "150"), "checkpoint_every: 150 is not a multiple of 100"),
+        (("--evaluate-episodes", "0"), "evaluate_episodes: 0 is not at least 1"),
+        (("--batch-size", "0"), "batch_size: 0 is not at least 1"),
+        (("--learning-rate", "nan"), "learning_rate: nan is not above 0"),
+        (("--discount", "1.5"), "discount: 1.5 is not between 0 and 1"),
+        (("--hidden-sizes", "0"), "hidden_sizes: (0,) is not at least 1"),
+    ],
+)
+def test_impossible_settings_are_refused_by_name(
+    options: tuple[str, ...], words: str, batch_file: BatchFile, refusal: Refusal
+) -> None:
+    assert refusal("train", "bcq", "--data", batch_file(), *TINY, *options) == f"bcq: {words}"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [(("--steps", "many"), "--steps"), (("--no-such-option", "1"), "--no-such-option")],
+)
+def test_impossible_options_are_refused_by_name(
+    options: tuple[str, ...], words: str, batch_file: BatchFile, refused_option: Refusal
+) -> None:
+    assert words in refused_option("train", "bcq", "--data", batch_file(), *TINY, *options)
+
+
+def test_an_incomplete_command_says_what_is_missing(refused_option: Refusal) -> None:
+    assert "{train, evaluate, demo}" in refused_option()
+    assert "{bcq}" in refused_option("train")
+    assert "--data" in refused_option("train", "bcq")
+    assert "RUN" in refused_option("evaluate").upper()
+    assert "fly" in refused_option("fly")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--steps", "0"), "steps: 0 is not at least 1"),
+        (("--seed", "-1"), "seed: -1 is not between 0 and 2147483647"),
+    ],
+)
+def test_the_demo_checks_its_options_before_it_writes(
+    options: tuple[str, ...], words: str, refusal: Refusal
+) -> None:
+    assert refusal("demo", "pendulum", "--steps", "100", *options) == f"bcq: {words}"
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--version"])
+    assert capsys.readouterr().out == f"bcq {bcq.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("verbs", "words"),
+    [
+        ((), ["train", "evaluate", "demo"]),
+        (("train",), list(ALGORITHMS)),
+        (("demo",), ["pendulum"]),
+        (("demo", "pendulum"), ["--out", "--steps", "--seed"]),
+        (("evaluate",), ["--env", "--episodes", "--seed", "--json"]),
+        (("train", "bcq"), ["--data", "--out", "--resume", "--action-low", "--action-high"]),
+    ],
+)
+def test_help_names_every_verb_and_option(
+    verbs: tuple[str, ...], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([*verbs, "--help"])
+    assert caught.value.code == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    for word in words:
+        assert re.search(rf"(?<!\S){re.escape(word)}\b", re.sub("[{},]", " ", printed.out)), word
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_help_explains_every_setting_of_an_algorithm_with_its_default(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", name, "--help"])
+    text = " ".join(re.sub(r"[^\x20-\x7e]", " ", capsys.readouterr().out).split())
+    for setting in (*fields(ALGORITHMS[name]), *fields(Schedule)):
+        option = f" --{setting.name.replace('_', '-')} "
+        assert text.count(option) == 1, option
+        default = setting.default
+        shown = " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
+        about = text.split(option)[1].split(" --")[0]
+        assert f"(default: {shown})" in about, option
+        assert len(about.split("(default:")[0].split()) > 3, option
+
+
+# Runs
+
+
+def test_a_run_is_trained_and_evaluated(
+    finished_run: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, run = finished_run
+    capsys.readouterr()
+    main(["evaluate", str(run), "--episodes", "2", "--seed", "4", "--json"])
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    result = json.loads(printed.out)
+    assert (result["env"], result["seed"]) == ("Pendulum-v1", 4)
+    assert result["lengths"] == [200, 200]
+    assert result["mean_return"] == pytest.approx(np.mean(result["returns"]))
+    assert result["std_return"] == pytest.approx(np.std(result["returns"]))
+    assert -2000 < min(result["returns"]) <= max(result["returns"]) < 0
+
+    main(["evaluate", str(run), "--episodes", "2", "--seed", "4"])
+    line = capsys.readouterr().out
+    assert line.count("\n") == 1
+    assert f"Pendulum-v1, 2 episodes at update 100: return {result['mean_return']:.1f}" in line
+
+
+def test_a_run_without_discounting_reaches_its_end(finished_run: tuple[Path, Path]) -> None:
+    run = bcq.Run.open(finished_run[1])
+    assert run.config["settings"]["discount"] == 1
+    assert run.checkpoint_step() == 100
+
+
+def test_a_run_leaves_no_temporary_files(finished_run: tuple[Path, Path]) -> None:
+    _, run = finished_run
+    assert {path.name for path in run.iterdir()} == {
+        *("config.json", "checkpoint.json", "step-100.safetensors", ".lock"),
+        *("metrics.jsonl", "episodes.jsonl", "timing.jsonl"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--episodes", "0"), "episodes: 0 is not at least 1"),
+        (("--seed", "-1"), "seed: -1 is not between 0 and 2147483647"),
+        (("--env", "Nowhere-v0"), "environment Nowhere-v0: "),
+        (("--env", "MountainCarContinuous-v0"), "observations have 2 numbers"),
+    ],
+)
+def test_impossible_evaluations_are_refused(
+    options: tuple[str, ...], words: str, finished_run: tuple[Path, Path], refusal: Refusal
+) -> None:
+    assert words in refusal("evaluate", finished_run[1], *options)
+
+
+def test_a_second_run_into_the_same_folder_is_refused(
+    finished_run: tuple[Path, Path], refusal: Refusal
+) -> None:
+    batch, run = finished_run
+    before = tree(run)
+    message = refusal("train", "bcq", "--data", batch, "--out", run, *TINY)
+    assert message.startswith(f"bcq: {run} already holds a run")
+    assert "--resume" in message
+    assert tree(run) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--discount", "0.9"), "settings.discount = 1.0, not 0.9"),
+        (("--seed", "1"), "schedule.seed = 0, not 1"),
+        (("--env", "Pendulum-v1"), "schedule.env = None, not Pendulum-v1"),
+        (("--hidden-sizes", "9", "8"), "settings.hidden_sizes = [8, 8], not [9, 8]"),
+        (("--action-low", "-3", "--action-high", "3"), "dataset.fingerprint"),
+        (("--steps", "50"), "is already at update 100, beyond 50"),
+    ],
+)
+def test_resuming_with_other_settings_is_refused(
+    options: tuple[str, ...], words: str, finished_run: tuple[Path, Path], refusal: Refusal
+) -> None:
+    batch, run = finished_run
+    before = tree(run)
+    message = refusal("train", "bcq", "--data", batch, "--out", run, "--resume", *TINY, *options)
+    assert message.startswith(f"bcq: {run}: ")
+    assert words in message
+    assert tree(run) == before
+
+
+def test_resuming_with_other_data_is_refused(
+    finished_run: tuple[Path, Path], tmp_path: Path, refusal: Refusal
+) -> None:
+    batch, run = finished_run
+    other = tmp_path / "pendulum.hdf5"
+    other.write_bytes(batch.read_bytes())
+    with h5py.File(other, "a") as file:
+        file["rewards"][17] += 1
+    message = refusal("train", "bcq", "--data", other, "--out", run, "--resume", *TINY)
+    assert "dataset.fingerprint" in message
+
+
+@pytest.mark.parametrize("place", ["schedule.env", "dataset.environment"])
+def test_an_environment_named_by_a_run_imports_no_module(
+    place: str,
+    finished_run: tuple[Path, Path],
+    tmp_path: Path,
+    refusal: Refusal,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = json.loads((finished_run[1] / "config.json").read_text())
+    part, name = place.split(".")
+    config[part][name] = "intruder:Pendulum-v1"
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for item in ("checkpoint.json", "step-100.safetensors"):
+        (tmp_path / item).write_bytes((finished_run[1] / item).read_bytes())
+    (tmp_path / "intruder.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    message = refusal("evaluate", tmp_path)
+    assert "environment intruder:Pendulum-v1: " in message
+    assert "--env" in message
+    assert "intruder" not in sys.modules
+
+
+def test_the_installed_command_prints_one_line_and_fails(tmp_path: Path) -> None:
+    command = Path(sys.executable).with_name("bcq")
+    arguments = ["train", "bcq", "--data", "missing.hdf5"]
+    answer = subprocess.run(
+        [command, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 1
+    assert answer.stderr == "bcq: missing.hdf5: no such file\n"
+    assert answer.stdout == ""
+    assert list(tmp_path.iterdir()) == []

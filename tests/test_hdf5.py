@@ -1,0 +1,434 @@
+"""Batches on disk: exact round trips, D4RL's own files, and files that are not to be trusted."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+import bcq
+from bcq.dataset import ActionBounds, Dataset, Provenance
+from bcq.environments import registered_bounds
+from bcq.errors import InputError
+from conftest import ROWS, BatchFile
+
+FIELDS = (
+    "observations",
+    "actions",
+    "rewards",
+    "next_observations",
+    "terminated",
+    "truncated",
+    "qpos",
+    "qvel",
+)
+
+
+@pytest.fixture(scope="module")
+def pendulum() -> Dataset:
+    return bcq.collect_random("Pendulum-v1", transitions=450, seed=3)
+
+
+def assert_same(one: Dataset, other: Dataset) -> None:
+    for name in FIELDS:
+        ours, theirs = getattr(one, name), getattr(other, name)
+        assert (ours is None) == (theirs is None), name
+        if ours is not None:
+            assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape), name
+            assert ours.tobytes() == theirs.tobytes(), name
+    assert one.bounds.low.tobytes() == other.bounds.low.tobytes()
+    assert one.bounds.high.tobytes() == other.bounds.high.tobytes()
+    assert one.provenance == other.provenance
+    assert one.fingerprint == other.fingerprint
+
+
+def refusal(path: Path) -> str:
+    """The message with which a file is refused."""
+    with pytest.raises(InputError) as caught:
+        bcq.load(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    assert "\n" not in message
+    return message
+
+
+# Round trips
+
+
+def test_a_collected_batch_comes_back_exactly(pendulum: Dataset, tmp_path: Path) -> None:
+    bcq.save(pendulum, tmp_path / "batch.hdf5")
+    again = bcq.load(tmp_path / "batch.hdf5")
+    assert_same(again, pendulum)
+    assert pendulum.qpos is not None
+    assert pendulum.qpos.dtype == np.float64
+    assert pendulum.bounds.high.tolist() == [2]
+    version = bcq.__version__
+    assert again.provenance == Provenance("Pendulum-v1", "random", "uniform", 3, version)
+
+
+@st.composite
+def datasets(draw: st.DrawFn) -> Dataset:
+    """Batches of any shape and content, up to the largest and smallest numbers."""
+    rows, observation_size, action_size = draw(array_shapes(min_dims=3, max_dims=3, max_side=5))
+    floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
+    doubles = st.floats(allow_nan=False, allow_infinity=False)
+    ends = draw(arrays(np.int8, rows, elements=st.integers(0, 2)))
+    low = draw(arrays(np.float32, action_size, elements=st.floats(-10, 10, width=32)))
+    high = low + np.float32(0.75)
+    states = draw(arrays(np.float64, (rows, 2), elements=doubles))
+    provenance = st.builds(
+        Provenance,
+        *[st.none() | st.text(st.characters(exclude_characters="\0", codec="utf-8"))] * 3,
+        seed=st.none() | st.integers(0, 2**31 - 1),
+    )
+    return Dataset(
+        observations=draw(arrays(np.float32, (rows, observation_size), elements=floats)),
+        actions=np.broadcast_to(draw(st.sampled_from([low, high])), (rows, action_size)),
+        rewards=draw(arrays(np.float32, rows, elements=floats)),
+        next_observations=draw(arrays(np.float32, (rows, observation_size), elements=floats)),
+        terminated=ends == 1,
+        truncated=ends == 2,
+        bounds=ActionBounds(low, high),
+        provenance=draw(provenance),
+        qpos=draw(st.sampled_from([states, None])),
+        qvel=draw(st.sampled_from([states[:, :1], None])),
+    )
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(dataset=datasets())
+def test_any_batch_comes_back_exactly(dataset: Dataset, tmp_path: Path) -> None:
+    bcq.save(dataset, tmp_path / "batch.hdf5")
+    assert_same(bcq.load(tmp_path / "batch.hdf5"), dataset)
+
+
+def content(path: Path) -> dict[str, Any]:
+    """Every array and attribute of a file, as bytes with their types."""
+    found: dict[str, Any] = {}
+
+    def visit(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            found[name] = (item.dtype, item.shape, item[()].tobytes())
+
+    with h5py.File(path, "r") as file:
+        file.visititems(visit)
+        for name, value in file.attrs.items():
+            found[f"attribute {name}"] = np.asarray(value).tolist()
+    return found
+
+
+def test_the_same_seed_gives_the_same_file_and_another_seed_another(tmp_path: Path) -> None:
+    for name, seed in (("one", 5), ("two", 5), ("other", 6)):
+        batch = bcq.collect_random("Pendulum-v1", transitions=210, seed=seed)
+        bcq.save(batch, tmp_path / f"{name}.hdf5")
+    one, two, other = (content(tmp_path / f"{name}.hdf5") for name in ("one", "two", "other"))
+    assert one == two
+    assert (tmp_path / "one.hdf5").read_bytes() == (tmp_path / "two.hdf5").read_bytes()
+    assert one.keys() == other.keys()
+    assert one["actions"] != other["actions"]
+    assert one["infos/qpos"] != other["infos/qpos"]
+
+
+def test_the_file_has_the_names_of_d4rl(pendulum: Dataset, tmp_path: Path) -> None:
+    bcq.save(pendulum, tmp_path / "batch.h5")
+    assert set(content(tmp_path / "batch.h5")) == {
+        *("observations", "actions", "rewards", "next_observations", "terminals", "timeouts"),
+        *("infos/qpos", "infos/qvel"),
+        *("attribute environment", "attribute recipe", "attribute behaviour", "attribute seed"),
+        *("attribute version", "attribute action_low", "attribute action_high"),
+    }
+
+
+def test_simulator_states_are_those_before_the_step(pendulum: Dataset) -> None:
+    assert pendulum.qpos is not None
+    assert pendulum.qvel is not None
+    seen = np.concatenate([np.cos(pendulum.qpos), np.sin(pendulum.qpos), pendulum.qvel], axis=1)
+    np.testing.assert_allclose(pendulum.observations, seen, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("wrong", [{"transitions": 0}, {"seed": -1}, {"seed": 2**31}])
+def test_impossible_batches_are_not_collected(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=f"{next(iter(wrong))}: {next(iter(wrong.values()))} is"):
+        bcq.collect_random("Pendulum-v1", **wrong)
+
+
+# Files of other tools
+
+
+def test_a_d4rl_file_is_read_as_it_stands(batch_file: BatchFile) -> None:
+    path = batch_file()
+    dataset = bcq.load(path)
+    names = {"terminals": "terminated", "timeouts": "truncated"}
+    with h5py.File(path) as file:
+        for name in file:
+            ours = getattr(dataset, names.get(name, name))
+            np.testing.assert_array_equal(ours, file[name][()], err_msg=name)
+    assert dataset.provenance == Provenance()
+    assert (dataset.qpos, dataset.qvel) == (None, None)
+    assert dataset.bounds.low.tolist() == [-1]
+
+
+def test_without_next_observations_rows_are_paired_and_stay_aligned(batch_file: BatchFile) -> None:
+    numbers = np.arange(ROWS, dtype=np.float32)
+    dataset = bcq.load(
+        batch_file(
+            observations=np.stack([numbers] * 3, axis=1),
+            actions=numbers[:, None] / ROWS,
+            rewards=numbers,
+            next_observations=None,
+            **{"infos/qpos": numbers[:, None].astype(float)},
+        )
+    )
+    kept = [row for row in range(ROWS) if row % 20 != 9]  # the time limits have no successor
+    following = [row if row % 20 == 19 else row + 1 for row in kept]
+    assert dataset.observations[:, 0].tolist() == kept
+    assert dataset.rewards.tolist() == kept
+    np.testing.assert_allclose(dataset.actions[:, 0] * ROWS, kept, rtol=1e-6)
+    assert dataset.next_observations[:, 2].tolist() == following
+    assert dataset.qpos is not None
+    assert dataset.qpos[:, 0].tolist() == kept
+    assert np.flatnonzero(dataset.terminated).tolist() == [kept.index(19), kept.index(39)]
+    assert np.flatnonzero(dataset.truncated).tolist() == [kept.index(8), kept.index(28)]
+
+
+def test_without_timeouts_only_terminals_end_episodes(batch_file: BatchFile) -> None:
+    dataset = bcq.load(batch_file(timeouts=None))
+    assert not dataset.truncated.any()
+    assert dataset.episodes.tolist() == [[0, 20], [20, 40]]
+
+
+def test_double_precision_and_column_vectors_are_read(batch_file: BatchFile) -> None:
+    flags = (np.arange(ROWS) % 20 == 19).astype(np.float64)[:, None]
+    dataset = bcq.load(batch_file(rewards=np.ones((ROWS, 1)), terminals=flags))
+    assert dataset.rewards.shape == (ROWS,)
+    assert np.flatnonzero(dataset.terminated).tolist() == [19, 39]
+
+
+def test_unknown_items_are_left_alone(batch_file: BatchFile) -> None:
+    path = batch_file(**{"infos/action_log_probs": np.full(ROWS, np.nan), "notes": "text"})
+    assert bcq.load(path).fingerprint == bcq.load(batch_file("plain.hdf5")).fingerprint
+
+
+# Bounds
+
+
+def test_bounds_are_those_given_else_the_files_else_the_environments(
+    batch_file: BatchFile,
+) -> None:
+    known = {"environment": "Pendulum-v1"}
+    own = {"action_low": [-3.0], "action_high": [4.0]}
+    with_own = batch_file("own.hdf5", attributes=known | own)
+    without = batch_file("without.hdf5", attributes=known)
+    unknown = batch_file("unknown.hdf5")
+
+    assert bcq.load(with_own, action_low=[-5], action_high=[6]).bounds.high.tolist() == [6]
+    assert bcq.load(with_own).bounds.low.tolist() == [-3]
+    assert bcq.load(with_own, environment="Pendulum-v1").bounds.high.tolist() == [4]
+    assert bcq.load(without).bounds.high.tolist() == [2]
+    assert bcq.load(unknown, environment="Pendulum-v1").bounds.high.tolist() == [2]
+    assert bcq.load(unknown).bounds.high.tolist() == [1]
+
+
+def test_actions_up_to_2_need_the_environments_name(batch_file: BatchFile) -> None:
+    actions = np.linspace(-2, 2, ROWS, dtype=np.float32)[:, None]
+    known = batch_file("known.hdf5", actions=actions, attributes={"environment": "Pendulum-v1"})
+    np.testing.assert_array_equal(bcq.load(known).actions, actions)
+    assert "--action-low" in refusal(batch_file("unknown.hdf5", actions=actions))
+
+
+def test_one_bound_without_the_other_is_refused(batch_file: BatchFile) -> None:
+    with pytest.raises(InputError, match="--action-low and --action-high go together"):
+        bcq.load(batch_file(), action_low=[-1])
+
+
+@pytest.mark.parametrize("name", ["os:system-v0", "intruder:Pendulum-v1", "Nowhere-v0", ""])
+def test_an_environment_named_by_a_file_imports_no_module(
+    name: str, batch_file: BatchFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "intruder.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert registered_bounds(name) is None
+    dataset = bcq.load(batch_file(attributes={"environment": name}))
+    assert dataset.provenance.environment == name
+    assert dataset.bounds.high.tolist() == [1]
+    assert "intruder" not in sys.modules
+
+
+# Writing
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(
+    pendulum: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "batch.hdf5"
+    bcq.save(pendulum, path)
+    before = path.read_bytes()
+    create = h5py.File.create_dataset
+
+    def fail_at_rewards(self: Any, name: str, **options: Any) -> Any:
+        if name == "rewards":
+            raise OSError(28, "No space left on device")
+        return create(self, name, **options)
+
+    monkeypatch.setattr(h5py.File, "create_dataset", fail_at_rewards)
+    changed = replace(pendulum, observations=pendulum.observations + 1)
+    with pytest.raises(InputError, match=r"cannot write .*batch\.hdf5: No space left on device"):
+        bcq.save(changed, path)
+    assert path.read_bytes() == before
+    with pytest.raises(InputError, match=r"cannot write .*new\.hdf5"):
+        bcq.save(changed, tmp_path / "new.hdf5")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_new_file_appears_whole(
+    pendulum: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "batch.hdf5"
+    seen: list[bool] = []
+    create = h5py.File.create_dataset
+
+    def look(self: Any, name: str, **options: Any) -> Any:
+        seen.append(path.exists())
+        return create(self, name, **options)
+
+    monkeypatch.setattr(h5py.File, "create_dataset", look)
+    bcq.save(pendulum, path)
+    assert seen == [False] * 8
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("place", ["file.txt/batch.hdf5", "nowhere/batch.hdf5", "folder.hdf5"])
+def test_a_place_that_cannot_be_written_is_named(
+    place: str, pendulum: Dataset, tmp_path: Path
+) -> None:
+    (tmp_path / "file.txt").write_text("mine")
+    (tmp_path / "folder.hdf5").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InputError, match=f"cannot write {tmp_path / place}: "):
+        bcq.save(pendulum, tmp_path / place)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_only_hdf5_names_are_written_and_read(pendulum: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"\.hdf5, \.h5"):
+        bcq.save(pendulum, tmp_path / "batch.pkl")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "batch.pkl").write_bytes(b"")
+    assert "unknown kind of file" in refusal(tmp_path / "batch.pkl")
+
+
+# Files that are refused
+
+
+@pytest.mark.parametrize("name", ["rewards", "observations", "terminals"])
+def test_soft_and_external_links_are_refused(name: str, batch_file: BatchFile) -> None:
+    other = batch_file("other.hdf5")
+    for link in (
+        h5py.SoftLink("/elsewhere"),
+        h5py.SoftLink("/nowhere"),
+        h5py.ExternalLink(other, f"/{name}"),
+        h5py.ExternalLink("/nowhere.hdf5", f"/{name}"),
+    ):
+        path = batch_file(**{name: link, "elsewhere": np.zeros(ROWS)})
+        assert f"{name}: is a link" in refusal(path)
+
+
+def test_a_link_in_the_middle_of_a_path_is_refused(batch_file: BatchFile) -> None:
+    states = {"infos/qpos": np.zeros((ROWS, 1))}
+    other = batch_file("other.hdf5", **states)
+    path = batch_file(infos=h5py.ExternalLink(other, "/infos"))
+    assert "infos/qpos: is a link" in refusal(path)
+
+
+def test_numbers_stored_in_other_files_are_refused(batch_file: BatchFile) -> None:
+    other = batch_file("other.hdf5")
+    layout = h5py.VirtualLayout((ROWS,), np.float32)
+    layout[:] = h5py.VirtualSource(other, "rewards", (ROWS,))
+    path = batch_file(rewards=None)
+    with h5py.File(path, "a") as file:
+        file.create_virtual_dataset("rewards", layout)
+    assert "rewards: is stored in other files" in refusal(path)
+
+    raw = other.with_name("rewards.raw")
+    raw.write_bytes(np.zeros(ROWS, np.float32).tobytes())
+    path = batch_file(rewards=None)
+    with h5py.File(path, "a") as file:
+        file.create_dataset("rewards", (ROWS,), np.float32, external=[(raw, 0, ROWS * 4)])
+    assert "rewards: is stored in other files" in refusal(path)
+
+
+def test_a_group_in_the_place_of_an_array_is_refused(batch_file: BatchFile) -> None:
+    path = batch_file(rewards=None, **{"rewards/inner": np.zeros(ROWS)})
+    assert "rewards: is a group" in refusal(path)
+
+
+def test_arrays_of_objects_are_refused(batch_file: BatchFile) -> None:
+    path = batch_file(rewards=None)
+    with h5py.File(path, "a") as file:
+        ragged = file.create_dataset("rewards", (ROWS,), h5py.vlen_dtype(np.float32))
+        ragged[0] = [1, 2, 3]
+    assert "rewards: holds objects" in refusal(path)
+    assert "rewards: holds objects" in refusal(batch_file(rewards=["1.5"] * ROWS))
+    assert "rewards: holds |S3, not numbers" in refusal(batch_file(rewards=np.full(ROWS, b"1.5")))
+
+
+@pytest.mark.parametrize("value", [3.0, h5py.Empty("f4")])
+def test_a_single_value_in_the_place_of_an_array_is_refused(
+    value: Any, batch_file: BatchFile
+) -> None:
+    assert "rewards: is a single value" in refusal(batch_file(rewards=value))
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.1, 0.5, 0.99])
+def test_a_truncated_file_is_refused(fraction: float, batch_file: BatchFile) -> None:
+    path = batch_file()
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(fraction * len(whole))])
+    assert "cannot be read as HDF5" in refusal(path)
+
+
+def test_a_damaged_array_is_refused(pendulum: Dataset, tmp_path: Path) -> None:
+    path = tmp_path / "batch.hdf5"
+    bcq.save(pendulum, path)
+    with h5py.File(path) as file:
+        chunk = file["observations"].id.get_chunk_info(0)
+    damaged = bytearray(path.read_bytes())
+    damaged[chunk.byte_offset + 100 : chunk.byte_offset + 200] = bytes(100)
+    path.write_bytes(damaged)
+    assert "cannot be read as HDF5" in refusal(path)
+
+
+@pytest.mark.parametrize("text", ["observations,actions\n0,1\n", "\x89PNG", "\x80\x04."])
+def test_a_foreign_file_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "batch.hdf5"
+    path.write_text(text * 500, encoding="latin-1")
+    assert "cannot be read as HDF5" in refusal(path)
+
+
+def test_a_folder_and_a_missing_file_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "folder.hdf5").mkdir()
+    assert "is a folder" in refusal(tmp_path / "folder.hdf5")
+    assert "no such file" in refusal(tmp_path / "missing.hdf5")
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"seed": "three"},
+        {"seed": np.inf},
+        {"action_low": "low", "action_high": "high"},
+        {"action_low": [1.0], "action_high": [-1.0]},
+        {"action_low": [-1.0], "action_high": [np.nan]},
+        {"action_low": [-1.0, -1.0], "action_high": [1.0, 1.0]},
+    ],
+)
+def test_impossible_attributes_are_refused(
+    attributes: dict[str, Any], batch_file: BatchFile
+) -> None:
+    refusal(batch_file(attributes=attributes))

@@ -1,0 +1,70 @@
+"""The pieces that every algorithm shares."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from bcq.learning import Minibatch, Trainable, adam, bellman_target, soft_minimum, track
+
+values = arrays(np.float32, (2, 5), elements=st.floats(-100, 100, width=32))
+
+
+@given(values, st.floats(0, 1))
+def test_soft_minimum_lies_between_minimum_and_maximum(pair: np.ndarray, weight: float) -> None:
+    result = np.asarray(soft_minimum(jnp.asarray(pair), weight))
+    assert (result >= pair.min(axis=0) - 1e-4).all()
+    assert (result <= pair.max(axis=0) + 1e-4).all()
+
+
+@given(values)
+def test_soft_minimum_is_the_minimum_at_weight_one(pair: np.ndarray) -> None:
+    assert (soft_minimum(jnp.asarray(pair), 1.0) == pair.min(axis=0)).all()
+
+
+def test_soft_minimum_by_hand() -> None:
+    assert soft_minimum(jnp.array([[4.0], [8.0]]), 0.75)[0] == 5.0
+
+
+def test_track_at_rates_zero_and_one() -> None:
+    slow, fast = {"w": jnp.arange(3.0)}, {"w": jnp.full(3, 7.0)}
+    assert (track(slow, fast, 0.0)["w"] == slow["w"]).all()
+    assert (track(slow, fast, 1.0)["w"] == fast["w"]).all()
+    np.testing.assert_allclose(track(slow, fast, 0.25)["w"], [1.75, 2.5, 3.25])
+
+
+def test_terminals_do_not_bootstrap_and_time_limits_do() -> None:
+    batch = Minibatch(
+        observations=jnp.zeros((3, 1)),
+        actions=jnp.zeros((3, 1)),
+        rewards=jnp.array([1.0, 2.0, 3.0]),
+        next_observations=jnp.zeros((3, 1)),
+        terminated=jnp.array([False, True, True]),  # the first is cut by a time limit, or goes on
+    )
+    target = bellman_target(batch, jnp.array([10.0, 10.0, jnp.nan]), 0.9)
+    np.testing.assert_allclose(target, [10.0, 2.0, 3.0])
+
+
+def test_l2_enters_the_gradient_before_adam_and_reaches_biases() -> None:
+    model = {"weight": jnp.array([2.0]), "bias": jnp.array([-3.0])}
+    trainable = Trainable(model, adam(0.1, l2=1e-2))
+    stepped, _ = trainable.descend(lambda model: (0.0 * model["weight"].sum(), {}))
+    # Adam's first step is the learning rate times the gradient's sign, however small the L2.
+    np.testing.assert_allclose(stepped.model["weight"], [1.9], rtol=1e-4)
+    np.testing.assert_allclose(stepped.model["bias"], [-2.9], rtol=1e-4)
+
+
+def test_descend_reports_metrics_before_the_step() -> None:
+    trainable = Trainable(jnp.array(3.0), adam(0.1))
+    stepped, metrics = trainable.descend(lambda x: (x**2, {"loss": x**2}))
+    assert metrics["loss"] == 9.0
+    assert stepped.model == pytest.approx(2.9, rel=1e-5)
+
+
+def test_one_setting_gives_one_optimizer_so_that_compiled_code_is_found_again() -> None:
+    assert adam(1e-3) is adam(1e-3)
+    first, second = (Trainable(jnp.zeros(1), adam(1e-3)) for _ in range(2))
+    assert str(jax.tree.structure(first)) == str(jax.tree.structure(second))

@@ -1,0 +1,638 @@
+import ast
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors.numpy
+from jax import Array
+from numpy.typing import NDArray
+
+import bcq
+from bcq import runs, training
+from bcq.algorithms import ALGORITHMS
+from bcq.dataset import ActionBounds, Columns, Dataset, Provenance
+from bcq.errors import DivergenceError, InputError
+from bcq.learning import Algorithm, AlgorithmConfig, Metrics, Minibatch
+from bcq.runs import Run
+from bcq.training import Schedule, train_run
+
+NEVER = 1_000_000
+TINY = bcq.BCQConfig(batch_size=8, hidden_sizes=(8,), vae_hidden_sizes=(8,))
+SCHEDULE = Schedule(steps=400, evaluate_every=200, evaluate_episodes=2, checkpoint_every=200)
+
+
+def batch(rows: int = 60, reward_scale: float = 1.0) -> Dataset:
+    generator = np.random.default_rng(0)
+    columns = Columns(
+        source="test",
+        arrays={
+            "observations": generator.normal(size=(rows, 3)),
+            "actions": generator.uniform(-2, 2, size=(rows, 1)),
+            "rewards": generator.uniform(0.5, 1, size=rows) * reward_scale,
+            "next_observations": generator.normal(size=(rows, 3)),
+            "terminated": np.arange(rows) % 20 == 19,
+        },
+        provenance=Provenance(recipe="test"),
+    )
+    return Dataset.from_columns(columns, ActionBounds(np.array([-2.0]), np.array([2.0])))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CounterConfig:
+    """A learner that counts its updates, and breaks when told to."""
+
+    discount: float = 0.9
+    batch_size: int = 4
+    growth: float = 0.0
+    loss_breaks_at: int = NEVER
+    weight_breaks_at: int = NEVER
+
+    def create(self, observation_size: int, action_size: int, key: Array) -> "Counter":
+        weight = jax.random.normal(key, (observation_size, action_size))
+        return Counter(jnp.int32(0), weight, self)
+
+
+class Counter(eqx.Module):
+    count: Array
+    weight: Array
+    config: CounterConfig = eqx.field(static=True)
+
+    def update(self, batch: Minibatch, key: Array) -> tuple["Counter", Metrics]:
+        count = self.count + 1
+        weight = self.weight * 0.99 + 0.01 * batch.observations.mean() + jax.random.normal(key)
+        weight = jnp.where(count >= self.config.weight_breaks_at, jnp.nan, weight)
+        loss = jnp.where(count >= self.config.loss_breaks_at, jnp.nan, jnp.float32(1))
+        target_mean = self.config.growth * count.astype(jnp.float32)
+        return Counter(count, weight, self.config), {"loss": loss, "target_mean": target_mean}
+
+    def act(self, observations: Array, keys: Array) -> Array:
+        return jnp.clip(observations @ self.weight, -1, 1)
+
+
+@pytest.fixture(autouse=True)
+def _counter_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ALGORITHMS, "counter", CounterConfig)
+
+
+def leaves_of(learner: Algorithm) -> dict[str, bytes]:
+    """dtype, shape and bytes of every leaf, without the code under test."""
+    return {
+        jax.tree_util.keystr(path): f"{leaf.dtype}{leaf.shape}".encode()
+        + np.asarray(leaf).tobytes()
+        for path, leaf in jax.tree_util.tree_leaves_with_path(learner)
+    }
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def trained(directory: Path, config: AlgorithmConfig | None = None) -> Run:
+    return train_run(directory, config or CounterConfig(), SCHEDULE, batch())
+
+
+def arrays_file(run: Run) -> Path:
+    return next(run.directory.glob("step-*.safetensors"))
+
+
+def loaded(run: Run) -> tuple[int, Algorithm]:
+    checkpoint = Run.open(run.directory).load()
+    assert checkpoint is not None
+    return checkpoint
+
+
+# What config.json holds
+
+
+def test_config_holds_everything_the_run_depends_on(tmp_path: Path) -> None:
+    data = batch()
+    schedule = replace(SCHEDULE, env="Pendulum-v1", steps=100, seed=7)
+    train_run(tmp_path / "run", TINY, schedule, data)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["algorithm"] == "bcq"
+    assert config["settings"] == {
+        **asdict(TINY),
+        "hidden_sizes": [8],
+        "vae_hidden_sizes": [8],
+    }
+    assert config["schedule"] == asdict(schedule)
+    assert config["dataset"]["fingerprint"] == data.fingerprint
+    assert config["dataset"]["transitions"] == 60
+    assert config["task"] == {"observation_size": 3, "action_low": [-2.0], "action_high": [2.0]}
+    assert config["threads"] == len(os.sched_getaffinity(0))
+    for package in ("bcq", "jax", "jaxlib", "equinox", "optax", "gymnasium", "mujoco", "numpy"):
+        assert config["versions"][package] == version(package)
+
+
+def test_config_names_the_commit_of_the_checkout(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    head = subprocess.run(
+        ["git", "-C", Path(bcq.__file__).parent, "rev-parse", "HEAD"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if head.returncode:
+        assert run.config["commit"] is None
+    else:
+        assert run.config["commit"].removesuffix("-dirty") == head.stdout.strip()
+
+
+def test_settings_come_back_as_they_were(tmp_path: Path) -> None:
+    config = replace(TINY, discount=0.3, hidden_sizes=(4, 5))
+    data = batch()
+    Run.create(tmp_path, training.settings_of(config, SCHEDULE, data))
+    run = Run.open(tmp_path)
+    assert run.algorithm == config
+    assert run.task.observation_size == 3
+    np.testing.assert_array_equal(run.task.bounds.low, data.bounds.low)
+    np.testing.assert_array_equal(run.task.bounds.high, data.bounds.high)
+
+
+# Save and load
+
+
+@pytest.fixture(scope="module")
+def learner() -> Algorithm:
+    *_, progress = bcq.train(TINY, batch(), steps=130)
+    return progress.learner
+
+
+def test_a_loaded_learner_equals_the_saved_one_in_every_bit(
+    tmp_path: Path, learner: Algorithm
+) -> None:
+    run = Run.create(tmp_path, training.settings_of(TINY, SCHEDULE, batch()))
+    run.save(130, learner)
+    loaded_step, again = loaded(run)
+    assert loaded_step == 130
+    assert leaves_of(again) == leaves_of(learner)
+    assert eqx.tree_equal(again, learner)
+    moments = [name for name in leaves_of(again) if ".mu" in name or ".nu" in name]
+    assert len(moments) > 20
+    assert all(any(leaves_of(again)[name][-8:]) for name in moments)
+
+
+def test_a_loaded_policy_acts_as_the_saved_one(tmp_path: Path, learner: Algorithm) -> None:
+    data = batch()
+    Run.create(tmp_path, training.settings_of(TINY, SCHEDULE, data)).save(130, learner)
+    actions = bcq.Policy(learner, data.task).act(data.observations, seed=3, step=5)
+    again = Run.open(tmp_path).policy().act(data.observations, seed=3, step=5)
+    assert again.tobytes() == actions.tobytes()
+
+
+def test_only_the_newest_checkpoint_is_kept(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    assert [path.name for path in run.directory.glob("step-*")] == ["step-400.safetensors"]
+    assert run.checkpoint_step() == 400
+
+
+# No pickle
+
+
+def test_a_run_holds_only_json_and_safetensors(tmp_path: Path) -> None:
+    files = contents(trained(tmp_path / "run").directory)
+    assert set(files) == {
+        ".lock",
+        "config.json",
+        "metrics.jsonl",
+        "episodes.jsonl",
+        "timing.jsonl",
+        "checkpoint.json",
+        "step-400.safetensors",
+    }
+    assert files[".lock"] == b""
+    for name, content in files.items():
+        if name.endswith(".json"):
+            json.loads(content)
+        elif name.endswith(".jsonl"):
+            assert all(json.loads(line)["step"] <= 400 for line in content.splitlines())
+    assert safetensors.numpy.load(files["step-400.safetensors"])["count"] == 400
+
+
+def test_the_source_imports_nothing_that_unpickles() -> None:
+    unpicklers = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal", "torch"}
+    for path in Path(bcq.__file__).parent.rglob("*.py"):
+        source = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(source)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not {name.split(".")[0] for name in names} & unpicklers, path
+        assert "allow_pickle=True" not in source, path
+
+
+# Damaged and foreign checkpoints
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [truncate, flip_a_bit, Path.unlink])
+def test_damaged_arrays_are_refused(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    run = trained(tmp_path / "run")
+    damage(arrays_file(run))
+    with pytest.raises(InputError, match=r"step-400\.safetensors: "):
+        Run.open(run.directory).load()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "not JSON",
+        "",
+        "[]",
+        "{}",
+        '{"step": 400, "file": "step-400.safetensors"}',
+        '{"step": "400", "file": "step-400.safetensors", "sha256": ""}',
+        '{"step": 400, "file": null, "sha256": ""}',
+        "\0\xff",
+    ],
+)
+def test_a_damaged_pointer_is_refused(tmp_path: Path, text: str) -> None:
+    run = trained(tmp_path / "run")
+    (run.directory / "checkpoint.json").write_bytes(text.encode("latin-1"))
+    again = Run.open(run.directory)
+    for use in (again.load, again.checkpoint_step):
+        with pytest.raises(InputError, match=r"checkpoint\.json: "):
+            use()
+
+
+def test_a_damaged_checkpoint_is_refused_on_resume_and_nothing_is_changed(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    flip_a_bit(arrays_file(run))
+    before = contents(run.directory)
+    with pytest.raises(InputError, match=r"step-400\.safetensors: is damaged"):
+        train_run(run.directory, CounterConfig(), SCHEDULE, batch(), resume=True)
+    assert contents(run.directory) == before
+
+
+def put_checkpoint(run: Run, arrays: dict[str, NDArray[np.generic]]) -> None:
+    """A checkpoint with a valid SHA-256."""
+    content = safetensors.numpy.save(arrays)
+    arrays_file(run).write_bytes(content)
+    pointer = {
+        "step": 400,
+        "file": "step-400.safetensors",
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
+    (run.directory / "checkpoint.json").write_text(json.dumps(pointer))
+
+
+COUNTER_ARRAYS: dict[str, NDArray[np.generic]] = {
+    "count": np.array(400, np.int32),
+    "weight": np.zeros((3, 1), np.float32),
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"weight": np.zeros((4, 1), np.float32)}, "weight"),
+        ({"weight": np.zeros((1, 3), np.float32)}, "weight"),
+        ({"weight": np.zeros((3, 1), np.float16)}, "weight"),
+        ({"count": np.array(400, np.int64)}, "count"),
+        ({"vae.model.encoder": np.zeros(1, np.float32)}, "vae.model.encoder"),
+    ],
+)
+def test_arrays_of_another_learner_are_refused(
+    tmp_path: Path, changes: dict[str, NDArray[np.generic]], named: str
+) -> None:
+    run = trained(tmp_path / "run")
+    put_checkpoint(run, COUNTER_ARRAYS)
+    assert loaded(run)[0] == 400
+    put_checkpoint(run, COUNTER_ARRAYS | changes)
+    with pytest.raises(InputError, match=rf"step-400\.safetensors: is of another .*{named} "):
+        Run.open(run.directory).load()
+
+
+def test_a_checkpoint_that_lacks_an_array_is_refused(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    put_checkpoint(run, {"count": COUNTER_ARRAYS["count"]})
+    with pytest.raises(InputError, match=r"step-400\.safetensors: .*weight"):
+        Run.open(run.directory).load()
+
+
+@pytest.mark.parametrize("other", [replace(TINY, hidden_sizes=(6,)), CounterConfig()])
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path, other: AlgorithmConfig) -> None:
+    data = batch()
+    ours = Run.create(tmp_path / "ours", training.settings_of(TINY, SCHEDULE, data))
+    theirs = Run.create(tmp_path / "theirs", training.settings_of(other, SCHEDULE, data))
+    theirs.save(0, training.create(other, data, seed=0))
+    for name in ("checkpoint.json", "step-0.safetensors"):
+        (theirs.directory / name).rename(ours.directory / name)
+    with pytest.raises(InputError, match=r"ours/step-0\.safetensors: is of another learner"):
+        ours.load()
+
+
+def test_a_file_that_is_not_safetensors_is_refused(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    arrays_file(run).write_bytes(b"zeros")
+    pointer = json.loads((run.directory / "checkpoint.json").read_text())
+    pointer["sha256"] = hashlib.sha256(b"zeros").hexdigest()
+    (run.directory / "checkpoint.json").write_text(json.dumps(pointer))
+    with pytest.raises(InputError, match=r"step-400\.safetensors: is not a safetensors file"):
+        Run.open(run.directory).load()
+
+
+# Interrupted writes
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left"), KeyboardInterrupt()])
+@pytest.mark.parametrize("while_doing", ["write_bytes", "write_text", "replace"])
+def test_a_failed_save_leaves_the_earlier_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, while_doing: str, error: BaseException
+) -> None:
+    run = trained(tmp_path / "run")
+    step, learner = loaded(run)
+    files = set(contents(run.directory))
+
+    def fail(path: Path, *content: object, **options: object) -> None:
+        if while_doing != "replace":
+            with path.open("wb") as file:
+                file.write(b"half")
+        raise error
+
+    expected = InputError if isinstance(error, OSError) else KeyboardInterrupt
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, while_doing, fail)
+        with pytest.raises(expected):
+            run.save(step + 1, learner)
+    again_step, again = loaded(run)
+    assert again_step == step
+    assert leaves_of(again) == leaves_of(learner)
+    new = set(contents(run.directory)) - files
+    assert new <= {"step-401.safetensors"}  # whole, but nothing points to it yet
+    assert while_doing == "write_text" or not new
+
+
+def test_a_failed_save_says_what_could_not_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = trained(tmp_path / "run")
+    _, learner = loaded(run)
+
+    def fail(path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    with pytest.raises(InputError, match=r"step-9\.safetensors: No space left on device"):
+        run.save(9, learner)
+
+
+def test_what_a_killed_process_left_is_removed_on_resume(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    before = contents(run.directory)
+    (run.directory / ".step-400.safetensors.12345.tmp").write_bytes(b"half")
+    (run.directory / ".checkpoint.json.12345.tmp").write_bytes(b"half")
+    (run.directory / "step-200.safetensors").write_bytes(b"superseded")
+    train_run(run.directory, CounterConfig(), SCHEDULE, batch(), resume=True)
+    assert contents(run.directory) == before
+
+
+# Logs
+
+
+def test_cut_back_removes_later_rows_and_a_torn_line(tmp_path: Path) -> None:
+    run = Run.create(tmp_path, {})
+    for log in runs.LOGS:
+        run.append(log, [{"step": step, "x": step / 3} for step in (0, 100, 200, 300)])
+        with (tmp_path / log).open("a") as file:
+            file.write('{"step": 100, "x"')
+    run.cut_back(200)
+    for log in runs.LOGS:
+        rows = [json.loads(line) for line in (tmp_path / log).read_text().splitlines()]
+        assert rows == [{"step": step, "x": step / 3} for step in (0, 100, 200)]
+        assert (tmp_path / log).read_text().endswith("\n")
+
+
+def test_cut_back_before_the_first_step_empties_the_logs(tmp_path: Path) -> None:
+    run = Run.create(tmp_path, {})
+    run.append("episodes.jsonl", [{"step": 0}])
+    run.cut_back(-1)
+    assert (tmp_path / "episodes.jsonl").read_text() == ""
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_append_refuses_what_json_cannot_hold_and_writes_none_of_it(
+    tmp_path: Path, value: float
+) -> None:
+    run = Run.create(tmp_path, {})
+    run.append("metrics.jsonl", [{"step": 1}])
+    with pytest.raises(ValueError, match="JSON"):
+        run.append("metrics.jsonl", [{"step": 2}, {"step": 3, "loss": value}])
+    assert (tmp_path / "metrics.jsonl").read_text() == '{"step": 1}\n'
+
+
+# One process a run
+
+
+@contextmanager
+def another_process_writing(directory: Path) -> Iterator[None]:
+    code = (
+        "import fcntl, sys\n"
+        "file = open(sys.argv[1], 'w')\n"
+        "fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+        "print('locked', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", code, str(directory / ".lock")]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "locked\n"
+        yield
+        process.communicate()
+
+
+def test_a_second_process_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    before = contents(run.directory)
+    longer = replace(SCHEDULE, steps=600)
+    with another_process_writing(run.directory):
+        with pytest.raises(InputError, match="run: another process is writing"):
+            train_run(run.directory, CounterConfig(), longer, batch(), resume=True)
+        assert contents(run.directory) == before
+    train_run(run.directory, CounterConfig(), longer, batch(), resume=True)
+    assert run.checkpoint_step() == 600
+
+
+def test_a_run_is_locked_while_it_trains_and_free_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = []
+
+    def try_to_lock(path: Path) -> None:
+        with path.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                refused.append(path)
+
+    save = Run.save
+
+    def save_and_try(run: Run, step: int, learner: Algorithm) -> None:
+        try_to_lock(run.directory / ".lock")
+        save(run, step, learner)
+
+    monkeypatch.setattr(Run, "save", save_and_try)
+    run = trained(tmp_path / "run")
+    assert len(refused) == 2
+    try_to_lock(run.directory / ".lock")
+    assert len(refused) == 2
+
+
+# Numbers that are lost
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_checkpoint(
+    tmp_path: Path,
+) -> None:
+    expected = r"run: loss is nan by update 300; update 200 is kept"
+    with pytest.raises(DivergenceError, match=expected):
+        trained(tmp_path / "run", CounterConfig(loss_breaks_at=250))
+    run = Run.open(tmp_path / "run")
+    step, learner = loaded(run)
+    assert step == 200
+    assert isinstance(learner, Counter)
+    assert learner.count == 200
+    assert np.isfinite(learner.weight).all()
+    assert [row["step"] for row in run.read("metrics.jsonl")] == [100, 200]
+
+
+def test_weights_that_are_not_finite_are_never_stored(tmp_path: Path) -> None:
+    config = CounterConfig(weight_breaks_at=400)  # the losses are those before the step: finite
+    with pytest.raises(DivergenceError, match=r"weight is not finite by update 400; update 200 is"):
+        trained(tmp_path / "run", config)
+    step, learner = loaded(Run.open(tmp_path / "run"))
+    assert step == 200
+    assert isinstance(learner, Counter)
+    assert np.isfinite(learner.weight).all()
+
+
+def test_rewards_too_large_for_the_loss_are_reported(tmp_path: Path) -> None:
+    expected = r"critic_loss is (inf|nan) by update 100; no checkpoint had been written"
+    with pytest.raises(DivergenceError, match=expected):
+        train_run(tmp_path, TINY, SCHEDULE, batch(reward_scale=1e38))
+    assert Run.open(tmp_path).load() is None
+
+
+def test_a_runaway_value_warns_once_and_training_goes_on(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = trained(tmp_path / "run", CounterConfig(growth=0.1))
+    printed = "".join(capfd.readouterr())
+    warnings = [line for line in printed.replace("\r", "\n").split("\n") if "warning" in line]
+    assert len(warnings) == 1
+    assert "running away" in warnings[0]
+    assert "at update 300" in warnings[0]  # 0.1 x 250 on average; the alarm is at 2 x 10 + 1
+    assert run.checkpoint_step() == 400
+
+
+def test_a_value_within_reach_of_the_rewards_does_not_warn(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    trained(tmp_path / "run", CounterConfig(growth=0.02))
+    assert "warning" not in "".join(capfd.readouterr())
+
+
+def test_without_discount_no_value_is_too_large(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = trained(tmp_path / "run", CounterConfig(discount=1.0, growth=1.0))
+    assert run.checkpoint_step() == 400
+    assert "warning" not in "".join(capfd.readouterr())
+
+
+# Resuming
+
+
+@pytest.mark.parametrize(
+    ("config", "schedule", "setting"),
+    [
+        (CounterConfig(growth=0.5), SCHEDULE, "settings.growth = 0.0, not 0.5"),
+        (CounterConfig(), replace(SCHEDULE, seed=1), "schedule.seed = 0, not 1"),
+        (
+            CounterConfig(),
+            replace(SCHEDULE, checkpoint_every=100),
+            "schedule.checkpoint_every = 200, not 100",
+        ),
+        (TINY, SCHEDULE, "algorithm = counter, not bcq"),
+    ],
+)
+def test_resuming_with_another_setting_is_refused(
+    tmp_path: Path, config: AlgorithmConfig, schedule: Schedule, setting: str
+) -> None:
+    run = trained(tmp_path / "run")
+    before = contents(run.directory)
+    with pytest.raises(InputError, match=f"run: was begun with {setting}"):
+        train_run(run.directory, config, schedule, batch(), resume=True)
+    assert contents(run.directory) == before
+
+
+def test_resuming_with_other_data_is_refused(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    with pytest.raises(InputError, match=r"was begun with dataset\.fingerprint = "):
+        train_run(run.directory, CounterConfig(), SCHEDULE, batch(reward_scale=1.5), resume=True)
+
+
+def test_a_folder_that_holds_a_run_is_refused_without_resume(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    before = contents(run.directory)
+    with pytest.raises(InputError, match="run already holds a run; add --resume"):
+        trained(run.directory)
+    assert contents(run.directory) == before
+
+
+@pytest.mark.parametrize("first_steps", [200, 250])
+def test_a_finished_run_can_be_extended(tmp_path: Path, first_steps: int) -> None:
+    whole = trained(tmp_path / "whole")
+    first = replace(SCHEDULE, steps=first_steps)
+    train_run(tmp_path / "run", CounterConfig(), first, batch())
+    run = train_run(tmp_path / "run", CounterConfig(), SCHEDULE, batch(), resume=True)
+    assert contents(run.directory)["config.json"] == contents(whole.directory)["config.json"]
+    assert arrays_file(run).read_bytes() == arrays_file(whole).read_bytes()
+
+
+def test_a_run_is_not_cut_short(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    before = contents(run.directory)
+    with pytest.raises(InputError, match="run: is already at update 400, beyond 300"):
+        train_run(
+            run.directory, CounterConfig(), replace(SCHEDULE, steps=300), batch(), resume=True
+        )
+    assert contents(run.directory) == before
+
+
+def test_a_finished_run_resumed_changes_no_byte(tmp_path: Path) -> None:
+    schedule = replace(SCHEDULE, env="Pendulum-v1")
+    run = train_run(tmp_path / "run", CounterConfig(), schedule, batch())
+    before = contents(run.directory)
+    assert len(run.read("episodes.jsonl")) == 6
+    train_run(run.directory, CounterConfig(), schedule, batch(), resume=True)
+    assert contents(run.directory) == before
+
+
+def test_resume_begins_a_run_where_there_is_none(tmp_path: Path) -> None:
+    run = train_run(tmp_path / "new", CounterConfig(), SCHEDULE, batch(), resume=True)
+    assert run.checkpoint_step() == 400

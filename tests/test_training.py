@@ -1,0 +1,186 @@
+"""The offline loop, the contract every algorithm keeps, and the numbers it must go on giving."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import bcq
+from bcq.algorithms import ALGORITHMS
+from bcq.dataset import ActionBounds, Columns, Dataset, Provenance
+from bcq.learning import Algorithm, AlgorithmConfig, Minibatch
+from bcq.policy import Policy
+from bcq.runs import named_arrays
+from bcq.training import Keys, create, on_device, sample, train, value_estimate
+
+SMALL: dict[str, AlgorithmConfig] = {
+    "bcq": bcq.BCQConfig(hidden_sizes=(32, 24), vae_hidden_sizes=(32, 32)),
+}
+GOLDEN = Path(__file__).parent / "golden.json"
+
+
+def make_dataset(rows: int = 300, seed: int = 0) -> Dataset:
+    """Transitions of no particular meaning, with asymmetric action bounds."""
+    random = np.random.default_rng(seed)
+    columns = Columns(
+        source="made up",
+        arrays={
+            "observations": random.normal(size=(rows, 4)),
+            "actions": random.uniform([-1, 0], [3, 10], (rows, 2)),
+            "rewards": random.normal(size=rows),
+            "next_observations": random.normal(size=(rows, 4)),
+            "terminated": random.random(rows) < 0.05,
+        },
+        provenance=Provenance(),
+    )
+    return Dataset.from_columns(columns, ActionBounds(np.array([-1, 0]), np.array([3, 10])))
+
+
+def last(
+    config: AlgorithmConfig, steps: int, **settings: Any
+) -> tuple[Algorithm, dict[str, float]]:
+    *_, (step, learner, metrics) = train(config, make_dataset(), steps=steps, **settings)
+    assert step == steps
+    return learner, metrics
+
+
+def test_every_algorithm_has_a_small_configuration_to_be_tested_with() -> None:
+    assert SMALL.keys() == ALGORITHMS.keys()
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_contract(name: str) -> None:
+    learner, metrics = last(SMALL[name], 30)
+    assert metrics
+    assert all(np.isfinite(value) for value in metrics.values())
+    dataset = make_dataset()
+    policy = Policy(learner, dataset.task)
+    actions = policy.act(dataset.observations)
+    assert actions.shape == dataset.actions.shape
+    assert actions.dtype == np.float32
+    assert (actions >= dataset.bounds.low).all()
+    assert (actions <= dataset.bounds.high).all()
+    assert (actions == policy.act(dataset.observations)).all()
+    one_by_one = policy.act(dataset.observations[:1])
+    np.testing.assert_allclose(actions[:1], one_by_one, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_same_seed_same_bytes_and_another_seed_others(name: str) -> None:
+    first, again, other = (named_arrays(last(SMALL[name], 30, seed=s)[0]) for s in (1, 1, 2))
+    assert all((first[key] == again[key]).all() for key in first)
+    assert any((first[key] != other[key]).any() for key in first)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_golden(name: str) -> None:
+    """Changing what this compares takes a line "numbers changed" in the CHANGELOG."""
+    learner, metrics = last(SMALL[name], 20)
+    arrays = named_arrays(learner)
+    sums = {key: float(np.abs(values).sum()) for key, values in arrays.items() if ".model." in key}
+    golden = json.loads(GOLDEN.read_text())[name]
+    assert metrics == pytest.approx(golden["metrics"], rel=1e-4)
+    assert sums == pytest.approx(golden["sums"], rel=1e-4)
+
+
+def test_defaults_are_the_papers() -> None:
+    config = bcq.BCQConfig()
+    assert (config.discount, config.target_rate, config.batch_size) == (0.99, 0.005, 100)
+    assert (config.num_samples, config.num_acting_samples, config.min_weight) == (10, 10, 0.75)
+    assert (config.learning_rate, config.latent_clip, config.vae_l2) == (1e-3, 0.5, 0.0)
+    assert (config.max_perturbation, config.hidden_sizes) == (0.05, (400, 300))
+    assert config.vae_hidden_sizes == (750, 750)
+    learner = jax.eval_shape(lambda: config.create(11, 3, jax.random.key(0)))
+    assert learner.vae.model.latent_size == 6
+    schedule = bcq.Schedule()
+    assert (schedule.steps, schedule.evaluate_every, schedule.evaluate_episodes) == (
+        10**6,
+        5000,
+        10,
+    )
+
+
+def test_hands_over_at_whole_hundreds_and_at_the_end() -> None:
+    dataset, config = make_dataset(), SMALL["bcq"]
+    assert [step for step, _, _ in train(config, dataset, steps=250)] == [100, 200, 250]
+    start = (150, create(config, dataset, seed=0))
+    assert [step for step, _, _ in train(config, dataset, steps=400, start=start)] == [
+        200,
+        300,
+        400,
+    ]
+
+
+def test_sampling_is_uniform_with_replacement_and_keeps_rows_together() -> None:
+    rows = 20
+    index = jnp.arange(rows)
+    batch = Minibatch(
+        observations=index[:, None].astype(float),
+        actions=index[:, None] + 100.0,
+        rewards=index + 200.0,
+        next_observations=index[:, None] + 300.0,
+        terminated=index % 2 == 1,
+    )
+    drawn = sample(batch, 40_000, jax.random.key(0))
+    picked = np.asarray(drawn.observations[:, 0]).astype(int)
+    assert (drawn.actions[:, 0] == picked + 100).all()
+    assert (drawn.rewards == picked + 200).all()
+    assert (drawn.next_observations[:, 0] == picked + 300).all()
+    assert (drawn.terminated == (picked % 2 == 1)).all()
+    counts = np.bincount(picked, minlength=rows)
+    spread = np.sqrt(40_000 * (1 / rows) * (1 - 1 / rows))
+    assert (np.abs(counts - 40_000 / rows) < 5 * spread).all()
+
+
+def test_each_update_draws_its_own_minibatch_and_noise() -> None:
+    config, dataset = SMALL["bcq"], make_dataset()
+    start = create(config, dataset, seed=0)
+    at_zero, at_one = (
+        next(train(config, dataset, steps=step + 1, start=(step, start))).metrics for step in (0, 1)
+    )
+    assert at_zero["reconstruction"] != at_one["reconstruction"]
+    assert at_zero["target_mean"] != at_one["target_mean"]
+
+
+def test_only_terminals_end_the_bootstrap() -> None:
+    dataset = make_dataset()
+    cut = replace(dataset, truncated=~dataset.terminated)
+    assert (on_device(cut).terminated == dataset.terminated).all()
+
+
+def test_learner_sees_actions_between_minus_one_and_one() -> None:
+    actions = on_device(make_dataset()).actions
+    assert (jnp.abs(actions) <= 1).all()
+    assert (jnp.abs(actions).max(axis=0) > 0.9).all()
+
+
+def test_metrics_are_means_over_the_updates_since_the_last() -> None:
+    config, dataset = SMALL["bcq"], make_dataset()
+    whole = next(train(config, dataset, steps=3)).metrics
+    singles, start = [], (0, create(config, dataset, seed=0))
+    for step in range(3):
+        progress = next(train(config, dataset, steps=step + 1, start=start))
+        singles.append(progress.metrics)
+        start = (progress.step, progress.learner)
+    for name, value in whole.items():
+        assert value == pytest.approx(np.mean([single[name] for single in singles]), rel=1e-5)
+
+
+def test_value_estimate_is_the_mean_first_critic() -> None:
+    dataset = make_dataset()
+    config = replace(SMALL["bcq"], batch_size=2)
+    metrics = {p.step: p for p in train(config, dataset, steps=2_500, seed=3)}
+    assert [step for step, p in metrics.items() if "value_estimate" in p.metrics] == [2_500]
+    learner: Any = metrics[2_500].learner
+    key = jax.random.fold_in(Keys.of(3).estimates, 2_500)
+    rows = sample(on_device(dataset), 100, key)
+    first = learner.critics.model.pair[0](rows.observations, rows.actions)
+    expected = metrics[2_500].metrics["value_estimate"]
+    assert first.shape == (100, 1)
+    assert float(first.mean()) == pytest.approx(expected, rel=1e-5)
+    assert float(value_estimate(learner, on_device(dataset), key)) == expected
