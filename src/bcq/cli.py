@@ -13,7 +13,6 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional
 from tyro.extras import SubcommandApp
 
 import bcq
-from bcq import demo
 from bcq.algorithms import ALGORITHMS, name_of
 from bcq.environments import require_registered
 from bcq.errors import BCQError, InputError
@@ -102,6 +101,8 @@ class PendulumDemo:
 
     def __call__(self) -> None:
         """Collects, trains, evaluates, draws."""
+        from bcq import demo  # noqa: PLC0415 - matplotlib takes half a second to import
+
         demo.pendulum(self.out, steps=self.steps, seed=self.seed)
 
 
