@@ -87,12 +87,8 @@ def as_state(learner: BCQ) -> dict[str, Any]:
 
 def noise_of(key: Array) -> dict[str, Any]:
     """What `update` draws from its key."""
-    vae, target, policy = jax.random.split(key, 3)
-    return {
-        "vae": np.array(jax.random.normal(vae, (ROWS, LATENT))),
-        "target": np.array(jax.random.normal(target, (ROWS, CONFIG.num_samples, LATENT))),
-        "policy": np.array(jax.random.normal(policy, (ROWS, 1, LATENT)))[:, 0],
-    }
+    noise = np.array(jax.random.normal(key, (ROWS, CONFIG.num_samples + 2, LATENT)))
+    return {"vae": noise[:, 0], "policy": noise[:, 1], "target": noise[:, 2:]}
 
 
 def normal(seed: int, *shape: int) -> Array:

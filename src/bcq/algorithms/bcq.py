@@ -134,11 +134,9 @@ class BCQ(eqx.Module):
     def update(self, batch: Minibatch, key: Array) -> tuple["BCQ", Metrics]:
         """One iteration of Algorithm 1: VAE, critics, perturbation model, target networks."""
         config = self.config
-        rows, latent_size = len(batch.rewards), self.vae.model.latent_size
-        vae_key, target_key, policy_key = jax.random.split(key, 3)
-        vae_noise = jax.random.normal(vae_key, (rows, latent_size))
-        target_noise = jax.random.normal(target_key, (rows, config.num_samples, latent_size))
-        policy_noise = jax.random.normal(policy_key, (rows, 1, latent_size))
+        shape = (len(batch.rewards), config.num_samples + 2, self.vae.model.latent_size)
+        noise = jax.random.normal(key, shape)  # all in one draw: many small ones are slow
+        vae_noise, policy_noise, target_noise = noise[:, 0], noise[:, 1:2], noise[:, 2:]
 
         vae, vae_metrics = self.vae.descend(
             lambda vae: vae.loss(batch.observations, batch.actions, vae_noise)
