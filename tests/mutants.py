@@ -27,6 +27,10 @@ class Mutant(NamedTuple):
 
 BCQ, NETWORKS, LEARNING = "algorithms/bcq.py", "networks.py", "learning.py"
 DATASET, TRAINING = "dataset.py", "training.py"
+TABULAR_MDP, TABULAR_BATCH = "tabular/mdp.py", "tabular/batch.py"
+TABULAR_ERROR, Q_LEARNING = "tabular/extrapolation.py", "tabular/q_learning.py"
+KERNEL = "tabular/kernel.py"
+THEOREMS, TABULAR_BATCH_TESTS = "test_theorems.py", "test_tabular_batch.py"
 ORACLE, SHARED, LOOP = "test_bcq.py", "test_learning.py", "test_training.py"
 
 MUTANTS = [
@@ -224,6 +228,152 @@ MUTANTS = [
         "test_evaluation.py",
     ),
     Mutant("runs.py", 'if row["step"] <= step]', 'if row["step"] < step]', "test_runs.py"),
+    # Tabular: s_init and its value, terminals, averages.
+    Mutant(
+        TABULAR_ERROR,
+        "values = np.append((acting * batch_values(mdp, batch, policy, initial_q))",
+        "values = np.append((acting * batch_values(mdp, batch, policy, 0 * initial_q))",
+        THEOREMS,
+    ),
+    Mutant(
+        TABULAR_ERROR,
+        "    ).sum(axis=2)\n    difference[mdp.terminal] = 0.0",
+        "    )[:, :, :-1].sum(axis=2)\n    difference[mdp.terminal] = 0.0",
+        THEOREMS,
+    ),
+    Mutant(
+        TABULAR_BATCH,
+        "rewards[:states, :, init] = np.where(seen == 0, initial_q, 0.0)",
+        "rewards[:states, :, init] = 0.0",
+        TABULAR_BATCH_TESTS,
+    ),
+    Mutant(
+        TABULAR_BATCH,
+        "rewards[:states, :, :states] = earned / np.maximum(counts, 1)",
+        "rewards[:states, :, :states] = earned",
+        TABULAR_BATCH_TESTS,
+    ),
+    Mutant(
+        TABULAR_BATCH,
+        "np.append(mdp.terminal, True),",
+        "np.append(0 * mdp.terminal, True).astype(bool),",
+        TABULAR_BATCH_TESTS,
+    ),
+    Mutant(
+        TABULAR_MDP,
+        "future = self.transitions @ np.where(self.terminal, 0.0, values)",
+        "future = self.transitions @ values",
+        "test_tabular_mdp.py",
+    ),
+    # Coherence and the batch constraint.
+    Mutant(
+        TABULAR_BATCH,
+        "while len(offending := offending_tuples(batch)):",
+        "if len(offending := offending_tuples(batch)):",
+        TABULAR_BATCH_TESTS,
+    ),
+    Mutant(
+        TABULAR_BATCH,
+        "known = batch.pairs.any(axis=1) | batch.terminal",
+        "known = batch.pairs.any(axis=1)",
+        TABULAR_BATCH_TESTS,
+    ),
+    Mutant(
+        TABULAR_BATCH,
+        "known = batch.pairs.any(axis=1) | batch.terminal",
+        "known = batch.pairs.any(axis=1) | batch.terminal | batch.counts.any(axis=(0, 1))",
+        TABULAR_BATCH_TESTS,
+    ),
+    Mutant(
+        TABULAR_BATCH,
+        "taken = reachable(mdp, policy)[:, None] & (policy > 0)",
+        "taken = ~mdp.terminal[:, None] & (policy > 0)",
+        TABULAR_BATCH_TESTS,
+    ),
+    Mutant(
+        TABULAR_BATCH,
+        "return not (taken & ~batch.pairs).any() and not undefined.any()",
+        "return not (taken & ~batch.pairs).any()",
+        TABULAR_BATCH_TESTS,
+    ),
+    # BCQL: over all actions; refusals; step sizes; terminals.
+    Mutant(
+        Q_LEARNING,
+        "visible = np.where(batch.pairs, initial_q, -np.inf)",
+        "visible = initial_q",
+        THEOREMS,
+    ),
+    Mutant(
+        Q_LEARNING,
+        "allowed = np.concatenate([batch.pairs, nothing])",
+        "allowed = np.concatenate([batch.pairs | True, nothing])",
+        THEOREMS,
+    ),
+    Mutant(Q_LEARNING, "return greedy(q, batch.pairs)", "return greedy(q)", THEOREMS),
+    Mutant(
+        Q_LEARNING,
+        "sizes = (np.arange(1.0, updates + 1) ** -omega).tolist()",
+        "sizes = [0.1] * updates",
+        THEOREMS,
+    ),
+    Mutant(
+        Q_LEARNING,
+        "visits[state][action] += 1",
+        "visits[state] = [1 + n for n in visits[state]]",
+        THEOREMS,
+    ),
+    Mutant(
+        Q_LEARNING,
+        "target = reward if ends[following] else reward + discount * max(table[following])",
+        "target = reward + discount * max(table[following])",
+        THEOREMS,
+    ),
+    Mutant(
+        Q_LEARNING,
+        "return np.where(mdp.terminal[:, None], initial_q, q)",
+        "return np.where(mdp.terminal[:, None], initial_q, np.maximum(q, initial_q))",
+        THEOREMS,
+    ),
+    # Where a policy goes, and what is summed there.
+    Mutant(
+        TABULAR_MDP,
+        "return np.where(mdp.terminal, 0.0, (1 - mdp.discount) * visits)",
+        "return np.where(mdp.terminal, 0.0, visits)",
+        "test_tabular_mdp.py",
+    ),
+    Mutant(
+        TABULAR_MDP,
+        "return np.where(mdp.terminal, 0.0, (1 - mdp.discount) * visits)",
+        "return (1 - mdp.discount) * visits",
+        "test_tabular_mdp.py",
+    ),
+    Mutant(
+        TABULAR_MDP,
+        "mdp.transitions > 0) & (mdp.discount > 0)",
+        "mdp.transitions > 0)",
+        "test_tabular_mdp.py",
+    ),
+    Mutant(TABULAR_ERROR, "* policy * np.abs(error)", "* policy * error", THEOREMS),
+    # Kernels.
+    Mutant(
+        KERNEL,
+        "best = np.where(logged.T, q, -np.inf).max(axis=0)",
+        "best = q.max(axis=0)",
+        "test_kernel.py",
+    ),
+    Mutant(
+        KERNEL,
+        "asked = logged[:, action]",
+        "asked, logged[:, action] = np.ones(len(logged), bool), True",
+        "test_kernel.py",
+    ),
+    Mutant(KERNEL, "return similarity / mass", "return similarity", "test_kernel.py"),
+    Mutant(
+        KERNEL,
+        "best = np.where(batch.terminated, 0.0, best)",
+        "best = np.where(logged.any(axis=1), best, 0.0)",
+        "test_kernel.py",
+    ),
 ]
 
 

@@ -8,7 +8,7 @@ import bcq
 # A module may import only from rows below its own.
 LAYERS = (
     ("bcq.cli",),
-    ("bcq", "bcq.demo"),
+    ("bcq", "bcq.demo", "bcq.theory"),
     ("bcq.collection",),
     ("bcq.plots",),
     ("bcq.training",),
@@ -17,11 +17,11 @@ LAYERS = (
     ("bcq.policy",),
     ("bcq.formats", "bcq.networks", "bcq.learning"),
     ("bcq.environments",),
-    ("bcq.dataset", "bcq.files"),
+    ("bcq.dataset", "bcq.files", "bcq.tabular"),
     ("bcq.errors",),
 )
 # Inside these, files may import one another; a file knows what its folder is for.
-FOLDERS = ("bcq.algorithms", "bcq.formats")
+FOLDERS = ("bcq.algorithms", "bcq.formats", "bcq.tabular")
 
 
 def layer(module: str) -> int:

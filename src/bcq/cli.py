@@ -106,6 +106,23 @@ class PendulumDemo:
         demo.pendulum(self.out, steps=self.steps, seed=self.seed)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Theory:
+    """Walk through the paper's theory: counterexample, grid world, causes, theorems, pictures."""
+
+    out: Path = Path("runs/theory")
+    """where the pictures go"""
+    seed: int = 0
+    """seed of the random MDPs"""
+
+    def __call__(self) -> None:
+        """Prints, draws, and fails if a statement does not hold."""
+        from bcq import theory  # noqa: PLC0415 - matplotlib takes half a second to import
+
+        if not theory.walk(self.out, seed=self.seed):
+            sys.exit("bcq: a statement of the paper did not hold")
+
+
 def application() -> SubcommandApp:
     """The tree of verbs."""
     train = SubcommandApp()
@@ -116,6 +133,7 @@ def application() -> SubcommandApp:
     app = SubcommandApp()
     app.command(train, name="train", help="Learn a policy from a fixed batch of transitions.")
     app.command(name="evaluate")(Evaluate)
+    app.command(name="theory")(Theory)
     app.command(demos, name="demo", help="See it work, with nothing to prepare.")
     return app
 

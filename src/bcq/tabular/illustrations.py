@@ -1,0 +1,97 @@
+"""Extrapolation error made visible: a grid world, and Section 3's causes one at a time."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bcq.tabular.batch import TabularBatch, collect
+from bcq.tabular.extrapolation import (
+    error_of_absent_data,
+    error_of_model_bias,
+    error_of_training_mismatch,
+)
+from bcq.tabular.mdp import (
+    FiniteMDP,
+    Flags,
+    Floats,
+    deterministic_policy,
+    evaluate_policy,
+    greedy,
+    grid_world,
+    random_mdp,
+    value_iteration,
+)
+from bcq.tabular.q_learning import bcql_fixed_point, greedy_in_batch, q_learning_fixed_point
+
+WIDTH, HEIGHT = 7, 5
+WALLS = ((2, 1), (2, 2), (2, 3), (4, 0), (4, 1), (4, 3))
+COUNTS = np.array([1, 2, 5, 10, 20, 50, 100, 200, 500, 1000])
+SHARES = np.linspace(0, 1, 11)
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """A grid world, a batch from it, and what was learned from the batch."""
+
+    mdp: FiniteMDP
+    batch: TabularBatch
+    free: Flags  # states that are no walls
+    q: dict[str, Floats]  # truth, Q-learning, BCQL: what each believes
+    policies: dict[str, Floats]
+    worth: dict[str, Floats]  # what each policy truly earns from each state
+
+    def believed(self, name: str) -> Floats:
+        """V(s) as the learner sees it."""
+        return (self.q[name] * self.policies[name]).sum(axis=1)
+
+    def defined(self, name: str) -> Flags:
+        """Where the learner has a policy, or needs none."""
+        return self.policies[name].any(axis=1) | self.mdp.terminal
+
+
+def learn_grid(seed: int) -> Grid:
+    """Three episodes of a wandering policy, and the exact result of learning from them."""
+    mdp = grid_world(WIDTH, HEIGHT, walls=WALLS)
+    wander = np.tile([0.35, 0.35, 0.15, 0.15], (mdp.num_states, 1))
+    batch = collect(mdp, wander, np.random.default_rng(seed), episodes=3, time_limit=10_000)
+    nothing = np.zeros((mdp.num_states, 4))  # above every true value: each step costs 1
+    q = {
+        "truth": value_iteration(mdp),
+        "Q-learning": q_learning_fixed_point(mdp, batch, nothing),
+        "BCQL": bcql_fixed_point(mdp, batch, nothing),
+    }
+    policies = {
+        "truth": deterministic_policy(greedy(q["truth"]), 4),
+        "Q-learning": deterministic_policy(greedy(q["Q-learning"]), 4),
+        "BCQL": deterministic_policy(greedy_in_batch(q["BCQL"], batch), 4),
+    }
+    worth = {
+        name: (evaluate_policy(mdp, policy) * policy).sum(axis=1)
+        for name, policy in policies.items()
+    }
+    walls = [x + WIDTH * y for x, y in WALLS]
+    return Grid(mdp, batch, ~np.isin(np.arange(mdp.num_states), walls), q, policies, worth)
+
+
+def measure_causes(seed: int) -> dict[str, tuple[Floats, Floats]]:
+    """Section 3's three causes, each alone."""
+    random = np.random.default_rng(seed)
+    mdp = random_mdp(random, num_states=8, num_actions=3, deterministic=False)
+    policy, behaviour = random.dirichlet(np.full(3, 0.3), (2, 8))
+    features = random.normal(size=(8, 3, 6))
+    nothing = np.zeros((8, 3))
+    shares = SHARES[1:]
+    return {
+        "absent data": (
+            shares,
+            np.mean(
+                [error_of_absent_data(mdp, policy, nothing, shares, random) for _ in range(10)],
+                axis=0,
+            ),
+        ),
+        "model bias": (COUNTS, error_of_model_bias(mdp, policy, COUNTS, random)),
+        "training mismatch": (
+            SHARES,
+            error_of_training_mismatch(mdp, policy, behaviour, features, SHARES),
+        ),
+    }

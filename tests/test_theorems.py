@@ -1,0 +1,669 @@
+"""Section 4.1 and supplement A on random MDPs, with counterexamples to the literal text."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from numpy.random import Generator
+
+import tabular_oracle as oracle
+from bcq.tabular import (
+    FiniteMDP,
+    TabularBatch,
+    batch_constrained_policy,
+    batch_mdp,
+    bcql,
+    bcql_fixed_point,
+    coherent_part,
+    collect,
+    complete_batch,
+    deterministic_policy,
+    evaluate_policy,
+    extrapolation_error,
+    extrapolation_error_by_recursion,
+    greedy_in_batch,
+    is_batch_constrained,
+    is_coherent,
+    q_learning,
+    q_learning_fixed_point,
+    random_mdp,
+    reachable,
+    total_extrapolation_error,
+    value_iteration,
+    visitation,
+)
+from bcq.tabular.extrapolation import (
+    error_of_absent_data,
+    error_of_model_bias,
+    error_of_training_mismatch,
+    uniform_counts_batch,
+)
+from bcq.tabular.mdp import Flags, Floats
+from tabular_cases import (
+    EXACT,
+    SEEDS,
+    any_batch,
+    any_mdp,
+    any_policy,
+    any_q,
+    batch_of_pairs,
+    close,
+    coherent_batch,
+    joined,
+    small_mdp,
+    steps,
+    with_rewards,
+)
+
+
+def no_values(mdp: FiniteMDP) -> Floats:
+    return np.zeros((mdp.num_states, mdp.num_actions))
+
+
+def total_error(mdp: FiniteMDP, batch: TabularBatch, policy: Floats, initial_q: Floats) -> float:
+    error = extrapolation_error(mdp, batch, policy, initial_q)
+    return total_extrapolation_error(mdp, policy, error)
+
+
+def total_errors_for_one_step_rewards(
+    mdp: FiniteMDP, batch: TabularBatch, policy: Floats, initial_q: Floats, state: int, action: int
+) -> list[float]:
+    """The total error under each of the rewards 1[(s, a, s')], s' in S."""
+    errors = []
+    for following in range(mdp.num_states):
+        rewards = np.zeros(mdp.rewards.shape)
+        rewards[state, action, following] = 1.0
+        errors.append(total_error(*with_rewards(mdp, batch, rewards), policy, initial_q))
+    return errors
+
+
+def taken(mdp: FiniteMDP, policy: Floats) -> Flags:
+    """Pairs with mu(s) > 0 and pi(a|s) > 0."""
+    return reachable(mdp, policy)[:, None] & (policy > 0)
+
+
+def all_maps(mdp: FiniteMDP) -> Iterator[Floats]:
+    for actions in product(range(mdp.num_actions), repeat=mdp.num_states):
+        yield deterministic_policy(np.array(actions), mdp.num_actions)
+
+
+def maps_into(batch: TabularBatch) -> Iterator[Floats]:
+    """Every map from s in B to {a : (s, a) in B}."""
+    choices = [np.flatnonzero(row).tolist() or [-1] for row in batch.pairs]
+    for actions in product(*choices):
+        yield deterministic_policy(np.array(actions), batch.num_actions)
+
+
+def values(q: Floats, policy: Floats) -> Floats:
+    return (q * policy).sum(axis=1)
+
+
+def learned_policy(mdp: FiniteMDP, batch: TabularBatch) -> Floats:
+    q = bcql_fixed_point(mdp, batch, no_values(mdp))
+    return deterministic_policy(greedy_in_batch(q, batch), mdp.num_actions)
+
+
+# Theorem 1
+
+
+@EXACT
+@given(SEEDS)
+def test_theorem_1_q_learning_ends_at_the_optimum_of_the_batch_mdp(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    mdp = any_mdp(random)
+    batch, initial_q = any_batch(random, mdp), any_q(random, mdp)
+    batch = replace(batch, rewards=random.normal(size=len(batch)))
+    q = q_learning_fixed_point(mdp, batch, initial_q)
+    expected = oracle.q_learning_values(
+        oracle.world(mdp), oracle.logged(batch), oracle.by_pair(initial_q)
+    )
+    going_on = ~mdp.terminal
+    close(q[going_on], oracle.as_table(expected, q)[going_on])
+    close(q[going_on], value_iteration(batch_mdp(mdp, batch, initial_q))[:-1][going_on])
+    unseen = ~batch.pairs
+    assert (q[unseen] == initial_q[unseen]).all()
+
+
+def calm(mdp: FiniteMDP) -> FiniteMDP:
+    """The rewards of each pair made equal, between 0 and 1: targets that vary little."""
+    rewards = np.broadcast_to(1 / (1 + mdp.rewards[:, :, :1] ** 2), mdp.rewards.shape)
+    return replace(mdp, rewards=rewards)
+
+
+def several(random: Generator, mdp: FiniteMDP) -> TabularBatch:
+    return joined(*[any_batch(random, mdp) for _ in range(2)])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_theorem_1_sampled_q_learning_gets_there(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    mdp = random_mdp(random, num_states=5, num_actions=2, discount=0.9)
+    batch, initial_q = several(random, mdp), any_q(random, mdp)
+    sampled = q_learning(batch, initial_q, discount=0.9, updates=400_000, seed=seed)
+    close(sampled, q_learning_fixed_point(mdp, batch, initial_q), within=1e-2)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_theorem_1_sampled_q_learning_gets_there_in_a_stochastic_mdp(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    mdp = calm(random_mdp(random, num_states=3, num_actions=2, discount=0.5, deterministic=False))
+    batch, initial_q = several(random, mdp), any_q(random, mdp)
+    sampled = q_learning(batch, initial_q, discount=0.5, updates=1_000_000, seed=seed)
+    close(sampled, q_learning_fixed_point(mdp, batch, initial_q), within=1e-2)
+
+
+@pytest.mark.parametrize("learn", [q_learning, bcql])
+def test_the_nth_update_of_a_pair_has_step_size_n_to_the_minus_seven_tenths(learn: object) -> None:
+    mdp = small_mdp({(0, 0): {0: (1.0, 2.0)}}, states=1, terminal=())
+    q = 5.0
+    for n in range(1, 51):
+        alpha = n**-0.7
+        q = (1 - alpha) * q + alpha * (2.0 + 0.5 * q)
+    assert callable(learn)
+    close(learn(steps(mdp, (0, 0, 0)), np.array([[5.0]]), discount=0.5, updates=50), q)
+
+
+def test_step_sizes_are_counted_pair_by_pair_and_terminals_do_not_bootstrap() -> None:
+    moves = {(s, a): {4: (1.0, float(s - a))} for s in range(4) for a in range(3)}
+    mdp = small_mdp(moves, states=5, terminal=(4,))
+    batch, initial_q = complete_batch(mdp, 1), np.full((5, 3), 100.0)
+    for learn in (q_learning, bcql):
+        q = learn(batch, initial_q, discount=0.9, updates=1_000)
+        close(q[:4], [[s - a for a in range(3)] for s in range(4)])  # the first step is 1
+        assert (q[4] == 100.0).all()
+
+
+def test_sampling_goes_by_its_seed() -> None:
+    random = np.random.default_rng(0)
+    mdp = random_mdp(random)
+    batch = uniform_counts_batch(mdp, 1, random)
+    first, again, other = (
+        q_learning(batch, no_values(mdp), discount=0.9, updates=100, seed=seed)
+        for seed in (1, 1, 2)
+    )
+    assert (first == again).all()
+    assert not (first == other).all()
+
+
+def test_without_updates_the_initial_values_remain() -> None:
+    random = np.random.default_rng(0)
+    mdp = random_mdp(random)
+    batch, initial_q = coherent_batch(random, mdp), any_q(random, mdp)
+    for learn in (q_learning, bcql):
+        assert (learn(batch, initial_q, discount=0.9, updates=0) == initial_q).all()
+
+
+# Remark 1
+
+
+@EXACT
+@given(SEEDS)
+def test_remark_1_the_recursion_gives_the_error_at_every_pair(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    mdp = any_mdp(random)
+    policy, batch, initial_q = any_policy(random, mdp), any_batch(random, mdp), any_q(random, mdp)
+    by_definition = extrapolation_error(mdp, batch, policy, initial_q)
+    close(by_definition, extrapolation_error_by_recursion(mdp, batch, policy, initial_q))
+
+
+@EXACT
+@given(SEEDS)
+def test_remark_1_with_noisy_rewards_too(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    mdp = any_mdp(random)
+    policy, batch, initial_q = any_policy(random, mdp), any_batch(random, mdp), any_q(random, mdp)
+    batch = replace(batch, rewards=random.normal(size=len(batch)))
+    by_definition = extrapolation_error(mdp, batch, policy, initial_q)
+    close(by_definition, extrapolation_error_by_recursion(mdp, batch, policy, initial_q))
+
+
+@EXACT
+@given(SEEDS)
+def test_the_error_its_recursion_term_by_term_and_its_total_agree_with_loops(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    mdp = any_mdp(random, max_states=4)
+    policy, batch, initial_q = any_policy(random, mdp), any_batch(random, mdp), any_q(random, mdp)
+    world, tuples = oracle.world(mdp), oracle.logged(batch)
+    pi, q0 = oracle.by_pair(policy), oracle.by_pair(initial_q)
+    expected, believed = oracle.extrapolation_error(world, tuples, pi, q0)
+    error = extrapolation_error(mdp, batch, policy, initial_q)
+    close(error, oracle.as_table(expected, error))
+    close(total_extrapolation_error(mdp, policy, error), oracle.total_error(world, pi, expected))
+    learned = oracle.batch_world(world, tuples, q0)
+    whole, without = oracle.recursion(world, learned, pi, expected, believed)
+    unseen = set(whole) - {(s, a) for s, a, _, _ in tuples}
+    for pair, right in whole.items():
+        close(right, expected[pair])
+        close(without[pair] - right, q0[pair] if pair in unseen else 0.0)
+
+
+def test_remark_1_without_s_init_fails_at_an_unseen_pair() -> None:
+    mdp = small_mdp({(0, 0): {1: (1.0, 1.0)}, (0, 1): {1: (1.0, 2.0)}}, states=2, terminal=(1,))
+    batch, policy = steps(mdp, (0, 0, 1)), deterministic_policy(np.array([1, 0]), 2)
+    initial_q = np.full((2, 2), 7.0)
+    close(extrapolation_error(mdp, batch, policy, initial_q)[0], [0.0, 2.0 - 7.0])
+    close(extrapolation_error_by_recursion(mdp, batch, policy, initial_q)[0], [0.0, -5.0])
+    world, pi = oracle.world(mdp), oracle.by_pair(policy)
+    tuples, q0 = oracle.logged(batch), oracle.by_pair(initial_q)
+    expected, believed = oracle.extrapolation_error(world, tuples, pi, q0)
+    learned = oracle.batch_world(world, tuples, q0)
+    _, without = oracle.recursion(world, learned, pi, expected, believed)
+    assert without[0, 1] == 2.0
+
+
+def test_the_total_error_counts_what_the_policy_visits_and_ignores_signs() -> None:
+    moves = {(0, 0): {0: (0.5, 0.0), 1: (0.5, 0.0)}, (0, 1): {1: (1.0, 0.0)}}
+    mdp = small_mdp(moves, states=3, terminal=(1,))
+    error = np.array([[2.0, -6.0], [50.0, 50.0], [100.0, 100.0]])  # 1 ends, 2 is never reached
+    policy = np.full((3, 2), 0.5)
+    visits = 0.5 / (1 - 0.5 * 0.25)  # (1 - gamma) sum_t (gamma / 4)^t
+    close(total_extrapolation_error(mdp, policy, error), visits * (0.5 * 2 + 0.5 * 6))
+
+
+# Lemma 1
+
+
+@EXACT
+@given(SEEDS)
+def test_lemma_1_equal_dynamics_wherever_the_policy_goes_give_no_error(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    mdp = any_mdp(random)
+    policy = any_policy(random, mdp)
+    everything, anything = complete_batch(mdp, 10), any_batch(random, mdp)
+    relevant = taken(mdp, policy)
+    elsewhere = ~relevant[anything.states, anything.actions]
+    batch = everything.rows(relevant[everything.states, everything.actions])
+    if elsewhere.any():
+        batch = joined(batch, anything.rows(elsewhere))
+    mdp, batch = with_rewards(mdp, batch, random.normal(size=mdp.rewards.shape))
+    error = extrapolation_error(mdp, batch, policy, any_q(random, mdp))
+    close(error[relevant], 0.0)
+    close(total_extrapolation_error(mdp, policy, error), 0.0)
+
+
+@EXACT
+@given(SEEDS)
+def test_lemma_1_other_dynamics_at_a_reachable_pair_show_under_a_one_step_reward(seed: int) -> None:
+    # With Q0 = 0 and D, D_B the discounted numbers of visits to (s, a) from (s, a) on, the error at
+    # (s, a) under 1[(s, a, s')] is D p_M(s') - D_B p_B(s'). Over s' its absolute values sum to at
+    # least |D - D_B| and to at least D |p_M - p_B| - |D - D_B|: to half of |p_M - p_B|.
+    random = np.random.default_rng(seed)
+    mdp = any_mdp(random)
+    policy, batch = any_policy(random, mdp), any_batch(random, mdp)
+    learned = batch_mdp(mdp, batch, no_values(mdp)).transitions[:-1, :, :-1]
+    distance = np.abs(mdp.transitions - learned).sum(axis=2)
+    different = taken(mdp, policy) & (distance > 1e-9)
+    for state, action in np.argwhere(different)[:2].tolist():
+        weight = visitation(mdp, policy)[state] * policy[state, action]
+        least = weight * distance[state, action] / (2 * mdp.num_states)
+        errors = total_errors_for_one_step_rewards(
+            mdp, batch, policy, no_values(mdp), state, action
+        )
+        assert max(errors) >= 0.999 * least > 0
+
+
+def test_lemma_1_one_fixed_reward_may_cancel() -> None:
+    mdp = small_mdp(
+        {(0, 0): {1: (0.5, 0.0), 2: (0.25, 0.0), 3: (0.25, 0.0)}}, states=4, terminal=(1, 2, 3)
+    )
+    batch, policy = steps(mdp, (0, 0, 1), (0, 0, 2)), np.ones((4, 1))
+    errors = total_errors_for_one_step_rewards(mdp, batch, policy, no_values(mdp), 0, 0)
+    close(errors, [0.0, 0.0, 0.5 * 0.25, 0.5 * 0.25])
+
+
+def test_lemma_1_initial_values_may_cancel_every_one_step_reward() -> None:
+    moves = {(0, 0): {0: (0.5, 0.0), 1: (0.5, 0.0)}, (0, 1): {1: (1.0, 0.0)}}
+    mdp = small_mdp(moves, states=2, terminal=(1,))
+    batch, policy = steps(mdp, (0, 1, 1)), deterministic_policy(np.array([0, 0]), 2)
+    visits = 1 / (1 - 0.5 * 0.5)
+    initial_q = np.full((2, 2), visits / 2)
+    close(total_errors_for_one_step_rewards(mdp, batch, policy, initial_q, 0, 0), 0.0)
+    assert total_error(*with_rewards(mdp, batch, np.ones((2, 2, 2))), policy, initial_q) > 0.1
+
+
+# Theorem 2
+
+
+@EXACT
+@given(SEEDS)
+def test_theorem_2_deterministic_and_batch_constrained_means_no_error(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    mdp = any_mdp(random, deterministic=True)
+    policy = any_policy(random, mdp)
+    pairs = taken(mdp, policy) | (random.random(policy.shape) < 0.3)
+    batch = batch_of_pairs(mdp, pairs)
+    assert is_batch_constrained(mdp, policy, batch)
+    mdp, batch = with_rewards(mdp, batch, random.normal(size=mdp.rewards.shape))
+    close(total_error(mdp, batch, policy, any_q(random, mdp)), 0.0)
+
+
+@EXACT
+@given(SEEDS)
+def test_theorem_2_deterministic_and_not_batch_constrained_means_an_error_for_some_reward(
+    seed: int,
+) -> None:
+    # Q_B(s, a) = Q0 at an unseen pair, whatever the rewards; under 1[(s, a, s')] the truth is at
+    # least 1 for one s' and 0 for another, so that Q0 is half a unit off for one of them.
+    random = np.random.default_rng(seed)
+    mdp = any_mdp(random, deterministic=True)
+    policy, batch, initial_q = any_policy(random, mdp), any_batch(random, mdp), any_q(random, mdp)
+    outside = np.argwhere(taken(mdp, policy) & ~batch.pairs)
+    assert is_batch_constrained(mdp, policy, batch) == (len(outside) == 0)
+    for state, action in outside[:1].tolist():
+        errors = total_errors_for_one_step_rewards(mdp, batch, policy, initial_q, state, action)
+        weight = visitation(mdp, policy)[state] * policy[state, action]
+        assert max(errors) >= 0.999 * weight / 2 > 0
+
+
+@EXACT
+@given(SEEDS)
+def test_theorem_2_a_coherent_batch_with_the_start_has_a_batch_constrained_policy(
+    seed: int,
+) -> None:
+    random = np.random.default_rng(seed)
+    mdp = any_mdp(random, deterministic=True)
+    batch = coherent_batch(random, mdp)
+    policy = batch_constrained_policy(batch)
+    assert is_batch_constrained(mdp, policy, batch)
+    close(total_error(mdp, batch, policy, any_q(random, mdp)), 0.0)
+
+
+def test_theorem_2_counterexample_stochastic_batch_constrained_yet_with_an_error() -> None:
+    mdp = small_mdp({(0, 0): {1: (0.5, 1.0), 2: (0.5, 0.0)}}, states=3, terminal=(1, 2))
+    batch, policy = steps(mdp, (0, 0, 1)), np.ones((3, 1))
+    assert is_coherent(batch)
+    assert is_batch_constrained(mdp, policy, batch)
+    close(extrapolation_error(mdp, batch, policy, no_values(mdp))[0, 0], 0.5 - 1.0)
+    close(total_error(mdp, batch, policy, no_values(mdp)), 0.5 * 0.5)
+
+
+def test_theorem_2_counterexample_stochastic_coherent_yet_no_batch_constrained_policy() -> None:
+    moves = {(0, 0): {1: (0.5, 0.0), 2: (0.5, 0.0)}, (0, 1): {1: (0.5, 0.0), 2: (0.5, 0.0)}}
+    mdp = small_mdp(moves, states=3, terminal=(2,))
+    batch = steps(mdp, (0, 0, 2))
+    assert is_coherent(batch)
+    assert batch.pairs[0].any()
+    assert not any(is_batch_constrained(mdp, policy, batch) for policy in all_maps(mdp))
+
+
+def test_theorem_2_counterexample_no_policy_without_the_start_or_without_coherence() -> None:
+    moves = {(0, 0): {1: (1.0, 0.0)}, (1, 0): {2: (1.0, 0.0)}}
+    mdp = small_mdp(moves, states=3, terminal=(2,))
+    for batch, coherent in ((steps(mdp, (1, 0, 2)), True), (steps(mdp, (0, 0, 1)), False)):
+        assert is_coherent(batch) == coherent
+        assert not any(is_batch_constrained(mdp, policy, batch) for policy in all_maps(mdp))
+
+
+# Theorem 3
+
+
+@EXACT
+@given(SEEDS)
+def test_theorem_3_every_pair_of_a_deterministic_mdp_gives_the_optimum(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    mdp = any_mdp(random, deterministic=True)
+    once = batch_of_pairs(mdp, np.ones((mdp.num_states, mdp.num_actions), bool))
+    batch = joined(once, any_batch(random, mdp))  # some more often than others
+    q = bcql_fixed_point(mdp, batch, any_q(random, mdp))
+    expected = oracle.as_table(oracle.optimal_values(oracle.world(mdp)), q)
+    close(q[~mdp.terminal], expected[~mdp.terminal])
+
+
+@EXACT
+@given(SEEDS)
+def test_theorem_3_counts_in_proportion_to_the_dynamics_give_the_optimum(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    mdp = any_mdp(random, deterministic=False)
+    q = bcql_fixed_point(mdp, complete_batch(mdp, 10), any_q(random, mdp))
+    expected = oracle.as_table(oracle.optimal_values(oracle.world(mdp)), q)
+    close(q[~mdp.terminal], expected[~mdp.terminal])
+
+
+def test_theorem_3_sampled_from_plenty_of_fresh_samples() -> None:
+    random = np.random.default_rng(0)
+    mdp = calm(random_mdp(random, num_states=3, num_actions=2, discount=0.5, deterministic=False))
+    batch = uniform_counts_batch(mdp, 250_000, random)
+    q = bcql(batch, any_q(random, mdp), discount=0.5, updates=1_000_000)
+    close(q[~mdp.terminal], value_iteration(mdp)[~mdp.terminal], within=1e-2)
+
+
+def test_theorem_3_counterexample_without_coverage() -> None:
+    mdp = small_mdp({(0, 0): {1: (1.0, 1.0)}, (0, 1): {1: (1.0, 2.0)}}, states=2, terminal=(1,))
+    batch = steps(mdp, (0, 0, 1))
+    q = bcql_fixed_point(mdp, batch, no_values(mdp))
+    close(q[0, greedy_in_batch(q, batch)[0]], 1.0)
+    close(value_iteration(mdp)[0].max(), 2.0)
+
+
+# Theorem 4
+
+
+@EXACT
+@given(SEEDS)
+def test_bcql_ends_where_sweeps_over_the_tuples_end(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    mdp = any_mdp(random)
+    batch, initial_q = coherent_batch(random, mdp), any_q(random, mdp)
+    batch = replace(batch, rewards=random.normal(size=len(batch)))
+    q = bcql_fixed_point(mdp, batch, initial_q)
+    terminal = oracle.world(mdp).terminal
+    expected = oracle.bcql_values(oracle.logged(batch), terminal, mdp.discount)
+    close(q[batch.pairs], oracle.as_table(expected, q)[batch.pairs])
+    assert (q[~batch.pairs] == initial_q[~batch.pairs]).all()
+
+
+@EXACT
+@given(SEEDS)
+def test_theorem_4_bcql_finds_the_best_of_all_maps_into_the_batch(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    mdp = any_mdp(random, deterministic=True, max_states=6)
+    batch = coherent_batch(random, mdp)
+    q = bcql_fixed_point(mdp, batch, any_q(random, mdp))
+    best = np.max([evaluate_policy(mdp, policy) for policy in maps_into(batch)], axis=0)
+    close(q[batch.pairs], best[batch.pairs])
+    learned = deterministic_policy(greedy_in_batch(q, batch), mdp.num_actions)
+    assert is_batch_constrained(mdp, learned, batch)
+    close(evaluate_policy(mdp, learned)[batch.pairs], best[batch.pairs])
+
+
+@EXACT
+@given(SEEDS)
+def test_theorem_4_bcql_depends_on_no_initial_values_and_q_learning_is_bcql_at_low_ones(
+    seed: int,
+) -> None:
+    random = np.random.default_rng(seed)
+    mdp = any_mdp(random)
+    batch = coherent_batch(random, mdp)
+    high, low = (np.full((mdp.num_states, mdp.num_actions), value) for value in (1e3, -1e3))
+    constrained = bcql_fixed_point(mdp, batch, low)[batch.pairs]
+    close(bcql_fixed_point(mdp, batch, high)[batch.pairs], constrained)
+    close(q_learning_fixed_point(mdp, batch, low)[batch.pairs], constrained)
+    assert (q_learning_fixed_point(mdp, batch, high)[batch.pairs] >= constrained - 1e-10).all()
+
+
+def test_the_greedy_policy_of_bcql_is_undefined_outside_the_batch() -> None:
+    mdp = small_mdp(
+        {(0, 0): {2: (1.0, 0.0)}, (0, 1): {2: (1.0, 1.0)}, (1, 0): {2: (1.0, 0.0)}},
+        states=3,
+        terminal=(2,),
+    )
+    batch = steps(mdp, (0, 0, 2))
+    q = bcql_fixed_point(mdp, batch, np.full((3, 2), 50.0))
+    assert greedy_in_batch(q, batch).tolist() == [0, -1, -1]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_theorem_4_sampled_bcql_gets_there(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    mdp = random_mdp(random, num_states=5, num_actions=2, discount=0.9)
+    batch, initial_q = coherent_batch(random, mdp), any_q(random, mdp)
+    sampled = bcql(batch, initial_q, discount=0.9, updates=400_000, seed=seed)
+    close(sampled, bcql_fixed_point(mdp, batch, initial_q), within=1e-2)
+
+
+def test_theorem_4_sampled_bcql_gets_there_in_a_stochastic_mdp() -> None:
+    random = np.random.default_rng(0)
+    mdp = calm(random_mdp(random, num_states=3, num_actions=2, discount=0.5, deterministic=False))
+    batch, initial_q = coherent_part(several(random, mdp)), any_q(random, mdp)
+    sampled = bcql(batch, initial_q, discount=0.5, updates=1_000_000)
+    close(sampled, bcql_fixed_point(mdp, batch, initial_q), within=1e-2)
+
+
+def test_theorem_4_counterexample_stochastic() -> None:
+    mdp = small_mdp(
+        {(0, 0): {1: (0.1, 1.0), 2: (0.9, -1.0)}, (0, 1): {2: (1.0, 0.0)}},
+        states=3,
+        terminal=(1, 2),
+    )
+    batch = steps(mdp, (0, 0, 1), (0, 1, 2))  # one lucky outcome
+    assert is_coherent(batch)
+    learned = learned_policy(mdp, batch)
+    best = max(values(evaluate_policy(mdp, policy), policy)[0] for policy in maps_into(batch))
+    close(values(evaluate_policy(mdp, learned), learned)[0], -0.8)
+    close(best, 0.0)
+
+
+def test_theorem_4_counterexample_incoherent() -> None:
+    mdp = small_mdp(
+        {(0, 0): {1: (1.0, 0.0)}, (0, 1): {2: (1.0, 1.0)}, (1, 0): {2: (1.0, -9.0)}},
+        states=3,
+        terminal=(2,),
+    )
+    batch = steps(mdp, (0, 0, 1), (0, 1, 2))
+    assert not is_coherent(batch)
+    q0 = 5.0  # what Eq. 10 is left with at s_1, where the maximum is over nothing
+    q = oracle.bcql_values(oracle.logged(batch), {2}, mdp.discount, dead_end=q0)
+    assert max(q, key=lambda pair: q[pair]) == (0, 0)
+    away, safe = (deterministic_policy(np.array([a, 0, 0]), 2) for a in (0, 1))
+    assert not is_batch_constrained(mdp, away, batch)
+    assert is_batch_constrained(mdp, safe, batch)
+    close(evaluate_policy(mdp, away)[0], [-4.5, 1.0])
+    close(learned_policy(mdp, coherent_part(batch))[0], [0.0, 1.0])
+
+
+def test_definition_4_counterexample_a_policy_that_leaves_the_batch_where_it_never_goes() -> None:
+    moves = {
+        (0, 0): {3: (1.0, 0.0)},
+        (1, 0): {2: (1.0, 0.0)},
+        (2, 0): {3: (1.0, 1.0)},
+        (2, 1): {3: (1.0, 10.0)},
+    }
+    mdp = small_mdp(moves, states=4, terminal=(3,))
+    batch = steps(mdp, (0, 0, 3), (1, 0, 2), (2, 0, 3))
+    assert is_coherent(batch)
+    elsewhere = deterministic_policy(np.array([0, 0, 1, 0]), 2)
+    assert is_batch_constrained(mdp, elsewhere, batch)
+    close(evaluate_policy(mdp, elsewhere)[1, 0], 0.5 * 10)
+    close(bcql_fixed_point(mdp, batch, no_values(mdp))[1, 0], 0.5 * 1)
+    constrained_there_too = deterministic_policy(np.array([0, 0, 0, 0]), 2)
+    close(evaluate_policy(mdp, constrained_there_too)[1, 0], 0.5 * 1)
+
+
+# Against the behaviour
+
+
+def trajectories(random: Generator, mdp: FiniteMDP, behaviour: Floats) -> list[TabularBatch]:
+    return [collect(mdp, behaviour, random, episodes=1, time_limit=8) for _ in range(5)]
+
+
+@EXACT
+@given(SEEDS)
+def test_bcql_is_worth_at_least_every_logged_terminated_return_to_go(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    states = int(random.integers(3, 8))
+    mdp = random_mdp(random, num_states=states, discount=float(random.choice([0.3, 0.9, 0.95])))
+    logged = trajectories(random, mdp, any_policy(random, mdp))
+    ended = [batch for batch in logged if mdp.terminal[batch.next_states[-1]]]
+    if not ended:
+        return
+    batch = coherent_part(joined(*logged))
+    q = bcql_fixed_point(mdp, batch, any_q(random, mdp))
+    best = np.where(batch.pairs, q, -np.inf).max(axis=1)
+    for trajectory in ended:
+        earned = 0.0
+        for state, _, reward, _ in reversed(oracle.logged(trajectory)):
+            earned = reward + mdp.discount * earned
+            assert best[state] >= earned - 1e-10
+
+
+@EXACT
+@given(SEEDS)
+def test_bcql_is_worth_at_least_the_behaviour_whose_pairs_are_all_logged(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    mdp = any_mdp(random, deterministic=True)
+    mdp = replace(mdp, discount=max(mdp.discount, 0.1))  # else b's later pairs need not be logged
+    behaviour = any_policy(random, mdp)
+    pairs = taken(mdp, behaviour) | (random.random(behaviour.shape) < 0.3)
+    batch = coherent_part(batch_of_pairs(mdp, pairs))
+    best = np.where(batch.pairs, bcql_fixed_point(mdp, batch, any_q(random, mdp)), -np.inf)
+    reached = reachable(mdp, behaviour)
+    earned = values(evaluate_policy(mdp, behaviour), behaviour)
+    assert (best.max(axis=1)[reached] >= earned[reached] - 1e-10).all()
+
+
+def test_counterexample_the_behaviour_has_a_better_action_that_was_never_logged() -> None:
+    mdp = small_mdp({(0, 0): {1: (1.0, 0.0)}, (0, 1): {1: (1.0, 10.0)}}, states=2, terminal=(1,))
+    behaviour, batch = np.full((2, 2), 0.5), steps(mdp, (0, 0, 1))
+    assert is_coherent(batch)
+    learned = learned_policy(mdp, batch)
+    close(values(evaluate_policy(mdp, learned), learned)[0], 0.0)
+    close(values(evaluate_policy(mdp, behaviour), behaviour)[0], 5.0)
+
+
+def test_counterexample_in_a_stochastic_mdp_a_lucky_logged_return_is_not_matched() -> None:
+    mdp = small_mdp({(0, 0): {1: (0.5, 1.0), 2: (0.5, 0.0)}}, states=3, terminal=(1, 2))
+    lucky, unlucky = steps(mdp, (0, 0, 1)), steps(mdp, (0, 0, 2))
+    q = bcql_fixed_point(mdp, joined(lucky, unlucky), no_values(mdp))
+    assert lucky.rewards[0] == 1.0 > q[0, 0] == 0.5
+
+
+# Section 3's causes
+
+
+def test_absent_data_makes_an_error_that_the_whole_data_of_a_deterministic_mdp_does_not() -> None:
+    random = np.random.default_rng(0)
+    mdp = random_mdp(random)
+    policy, initial_q = any_policy(random, mdp), any_q(random, mdp)
+    few, all_pairs = error_of_absent_data(mdp, policy, initial_q, np.array([0.2, 1.0]), random)
+    assert few > 0.1
+    close(all_pairs, 0.0)
+
+
+def test_model_bias_falls_with_the_root_of_the_count_and_needs_a_stochastic_mdp() -> None:
+    random = np.random.default_rng(0)
+    counts = np.array([10, 1000])
+    mdp = random_mdp(random, deterministic=False)
+    policy = any_policy(random, mdp)
+    few, many = error_of_model_bias(mdp, policy, counts, random)
+    assert 5 < few / many < 20  # ten times
+    mdp = random_mdp(random)
+    close(error_of_model_bias(mdp, policy, np.array([1]), random), 0.0)
+
+
+def test_training_mismatch_needs_a_model_that_cannot_fit_all() -> None:
+    random = np.random.default_rng(0)
+    mdp = random_mdp(random, deterministic=False)
+    policy, behaviour = any_policy(random, mdp), any_policy(random, mdp)
+    shares = np.array([0.0, 1.0])
+    rough = random.normal(size=(6, 3, 4))
+    mismatched, matched = error_of_training_mismatch(mdp, policy, behaviour, rough, shares)
+    assert mismatched > matched > 0
+    exact = np.eye(18).reshape(6, 3, 18)
+    shares = np.array([0.5, 1.0])
+    close(error_of_training_mismatch(mdp, policy, behaviour, exact, shares), 0.0)
+
+
+# Speed
+
+
+def test_a_million_bcql_updates_on_100_states_take_less_than_three_seconds() -> None:
+    random = np.random.default_rng(0)
+    mdp = random_mdp(random, num_states=100, num_actions=4, deterministic=False)
+    batch = uniform_counts_batch(mdp, 5, random)
+    before = time.process_time()
+    bcql(batch, no_values(mdp), discount=0.9, updates=1_000_000)
+    assert time.process_time() - before < 3

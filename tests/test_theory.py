@@ -1,0 +1,62 @@
+"""`bcq theory`: what a student sees."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bcq import theory
+from bcq.cli import main
+from bcq.tabular.illustrations import learn_grid, measure_causes
+from bcq.tabular.theorems import STATEMENTS, Statement
+
+
+@pytest.fixture(autouse=True)
+def few_cases(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(theory, "STATEMENTS", [replace(s, cases=2) for s in STATEMENTS])
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_the_walk_shows_every_part_and_draws_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["theory", "--out", str(tmp_path / "theory")])
+    printed = capsys.readouterr().out
+    assert "Q(s0,a1) = 1/(1-gamma^2) = 5.2632, Q(s1,a0) = 4.7368" in printed
+    assert "it takes a1 in s0 and a1 in s1" in printed
+    assert "BCQL   takes a1 in s0 and a0 in s1" in printed
+    for statement in STATEMENTS:
+        row = next(line for line in printed.splitlines() if statement.says in line)
+        assert "holds" in row
+    for name in ("grid_values.png", "grid_error.png", "causes.png"):
+        assert (tmp_path / "theory" / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_statement_that_fails_is_said_and_fails_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = Statement("Theorem 0", "one is zero", lambda random: 1.0, cases=1)
+    monkeypatch.setattr(theory, "STATEMENTS", [wrong])
+    with pytest.raises(SystemExit, match="did not hold"):
+        main(["theory", "--out", str(tmp_path)])
+    assert "FAILS, off by at most 1e+00" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_on_the_grid_q_learning_overestimates_and_bcql_does_not(seed: int) -> None:
+    grid = learn_grid(seed)
+    start = 0
+    assert grid.believed("Q-learning")[start] > grid.believed("truth")[start] + 1
+    assert grid.worth["Q-learning"][start] < grid.worth["BCQL"][start]
+    known = grid.defined("BCQL") & ~grid.mdp.terminal
+    np.testing.assert_allclose(grid.believed("BCQL")[known], grid.worth["BCQL"][known], atol=1e-9)
+
+
+def test_each_cause_alone_makes_an_error_that_goes_with_it() -> None:
+    causes = measure_causes(0)
+    for name, (_, errors) in causes.items():
+        assert errors[0] > 1.5 * errors[-1], name
+    counts, errors = causes["model bias"]
+    slope = np.polyfit(np.log(counts[3:]), np.log(errors[3:]), 1)[0]
+    assert slope == pytest.approx(-0.5, abs=0.15)  # the error of an average of N
