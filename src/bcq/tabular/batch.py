@@ -13,6 +13,7 @@ from bcq.tabular.mdp import (
     Indices,
     deterministic_policy,
     reachable,
+    require_finite,
     require_policy,
 )
 
@@ -188,11 +189,7 @@ def is_batch_constrained(mdp: FiniteMDP, policy: Floats, batch: TabularBatch) ->
 
 def require_initial_q(batch: TabularBatch, initial_q: Floats) -> None:
     """Refuses initial values of another shape, or that are not finite."""
-    shape = (batch.num_states, batch.num_actions)
-    if initial_q.shape != shape:
-        raise InputError(f"initial_q: has shape {initial_q.shape}, not {shape}")
-    if not np.isfinite(initial_q).all():
-        raise InputError("initial_q: is not finite everywhere")
+    require_finite("initial_q", initial_q, (batch.num_states, batch.num_actions))
 
 
 def batch_mdp(mdp: FiniteMDP, batch: TabularBatch, initial_q: Floats) -> FiniteMDP:

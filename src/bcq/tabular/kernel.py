@@ -7,7 +7,7 @@ import numpy as np
 
 from bcq.errors import InputError
 from bcq.tabular.batch import TabularBatch
-from bcq.tabular.mdp import Flags, Floats, Indices
+from bcq.tabular.mdp import Flags, Floats, Indices, require_finite
 
 Kernel = Callable[[Floats], Floats]
 
@@ -50,11 +50,7 @@ class KernelBatch:
             "terminated": (tuples,),
         }
         for name, shape in shapes.items():
-            values = getattr(self, name)
-            if values.shape != shape:
-                raise InputError(f"{name}: has shape {values.shape}, not {shape}")
-            if not np.isfinite(values).all():
-                raise InputError(f"{name}: is not finite everywhere")
+            require_finite(name, getattr(self, name), shape)
 
 
 def embed(batch: TabularBatch, positions: Floats | None = None) -> KernelBatch:

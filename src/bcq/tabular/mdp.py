@@ -1,6 +1,7 @@
 """Finite Markov decision processes, solved exactly (Section 2)."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -11,6 +12,14 @@ from bcq.errors import InputError
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Indices = NDArray[np.int64]
+
+
+def require_finite(name: str, values: NDArray[Any], shape: tuple[int, ...]) -> None:
+    """Refuses an array of another shape, or with numbers that are not finite."""
+    if values.shape != shape:
+        raise InputError(f"{name}: has shape {values.shape}, not {shape}")
+    if not np.isfinite(values).all():
+        raise InputError(f"{name}: is not finite everywhere")
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,11 +46,7 @@ class FiniteMDP:
             "terminal": (states,),
         }
         for name, shape in shapes.items():
-            values = getattr(self, name)
-            if values.shape != shape:
-                raise InputError(f"{name}: has shape {values.shape}, not {shape}")
-            if not np.isfinite(values).all():
-                raise InputError(f"{name}: is not finite everywhere")
+            require_finite(name, getattr(self, name), shape)
         if not 0 <= self.discount < 1:
             raise InputError(f"discount: {self.discount} is not in [0, 1)")
         rows = np.where(self.terminal[:, None], 1.0, self.transitions.sum(axis=2))
