@@ -3,8 +3,11 @@
 import importlib
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+import bcq
 
 ROOT = Path(__file__).parent.parent
 PAPER_MAP = (ROOT / "docs" / "paper_map.md").read_text()
@@ -37,3 +40,22 @@ def test_every_equation_and_figure_has_a_row() -> None:
         assert re.search(rf"^\| {number} \|", PAPER_MAP, re.MULTILINE), f"Eq. {number}"
     for number in range(1, 13):
         assert re.search(rf"^\| Figure {number} \|", PAPER_MAP, re.MULTILINE), f"Figure {number}"
+
+
+def test_the_readmes_example_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runs/demo-pendulum").mkdir(parents=True)
+    bcq.save(bcq.collect_random("Pendulum-v1", transitions=300), "runs/demo-pendulum/batch.hdf5")
+    example = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert example is not None
+    code = (
+        example[1]
+        .replace("5_000", "100")
+        .replace("vae_l2=1e-3", "vae_l2=1e-3, hidden_sizes=(8,), vae_hidden_sizes=(8,)")
+    )
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert names["actions"].shape == (8, 1)
+    assert capsys.readouterr().out.startswith("100 ")
