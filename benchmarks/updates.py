@@ -8,7 +8,6 @@ algebra saves.
 """
 
 import argparse
-import os
 import time
 
 import jax
@@ -18,6 +17,7 @@ from tqdm import tqdm
 
 from bcq.algorithms import BCQConfig
 from bcq.learning import Minibatch
+from bcq.runs import threads
 from bcq.training import update_until
 
 OBSERVATION, ACTION, TRANSITIONS = 11, 3, 100_000
@@ -72,7 +72,7 @@ def main() -> None:
         limits.append((before + after) / 2 / UPDATE)
         before = after
     shares = np.array(speeds) / np.array(limits)
-    print(f"threads                {len(os.sched_getaffinity(0))}")
+    print(f"threads                {threads()}")
     for name, values in (("updates/s", speeds), ("limit, updates/s", limits), ("share", shares)):
         low, median, high = np.percentile(values, [25, 50, 75])
         print(f"{name:<22} {median:.3g}  (quartiles {low:.3g} to {high:.3g}, {rounds} rounds)")

@@ -168,4 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BCQError as error:
         sys.exit(f"bcq: {error}")
     except KeyboardInterrupt:
-        sys.exit("\nbcq: interrupted; the same command with --resume continues from its checkpoint")
+        sys.exit(
+            "\nbcq: interrupted; the same command goes on from the last checkpoint "
+            "(train: with --resume)"
+        )

@@ -272,8 +272,15 @@ def surroundings() -> Row:
         "versions": {name: version(name) for name in packages},
         "commit": commit(),
         "device": jax.devices()[0].device_kind,
-        "threads": len(os.sched_getaffinity(0)),
+        "threads": threads(),
     }
+
+
+def threads() -> int | None:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # Linux, where fewer than all may be allowed
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()
 
 
 def commit() -> str | None:
