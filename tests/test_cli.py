@@ -247,7 +247,7 @@ def test_impossible_options_are_refused_by_name(
 
 
 def test_an_incomplete_command_says_what_is_missing(refused_option: Refusal) -> None:
-    assert "{train, evaluate, demo}" in refused_option()
+    assert "{train, evaluate, theory, demo}" in refused_option()
     assert "{bcq}" in refused_option("train")
     assert "--data" in refused_option("train", "bcq")
     assert "RUN" in refused_option("evaluate").upper()
