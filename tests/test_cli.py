@@ -278,6 +278,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         ((), ["train", "evaluate", "demo"]),
         (("train",), list(ALGORITHMS)),
         (("demo",), ["pendulum"]),
+        (("theory",), ["--out", "--seed"]),
         (("demo", "pendulum"), ["--out", "--steps", "--seed"]),
         (("evaluate",), ["--env", "--episodes", "--seed", "--json"]),
         (("train", "bcq"), ["--data", "--out", "--resume", "--action-low", "--action-high"]),

@@ -43,6 +43,15 @@ def test_a_statement_that_fails_is_said_and_fails_the_command(
     assert "FAILS, off by at most 1e+00" in capsys.readouterr().out
 
 
+def test_what_is_no_seed_is_refused_before_anything_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="bcq: seed: -1 is not between 0 and 2147483647"):
+        main(["theory", "--seed", "-1", "--out", str(tmp_path / "theory")])
+    assert capsys.readouterr().out == ""
+    assert not (tmp_path / "theory").exists()
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_on_the_grid_q_learning_overestimates_and_bcql_does_not(seed: int) -> None:
     grid = learn_grid(seed)

@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 from bcq.dataset import Columns, Dataset, Provenance
 from bcq.environments import make, reset_seed, simulator_state, task_of
-from bcq.errors import InputError
+from bcq.errors import InputError, require_seed
 
 
 def collect_random(
@@ -18,8 +18,7 @@ def collect_random(
     """Uniformly random actions (supplement D.3). Episode i depends on (seed, i) alone."""
     if transitions < 1:
         raise InputError(f"transitions: {transitions} is not at least 1")
-    if not 0 <= seed < 2**31:
-        raise InputError(f"seed: {seed} is not between 0 and {2**31 - 1}")
+    require_seed(seed)
     env = make(environment)
     bounds = task_of(env).bounds
     rows: dict[str, list[NDArray[np.generic] | float | bool]] = defaultdict(list)

@@ -11,3 +11,9 @@ class InputError(BCQError):
 
 class DivergenceError(BCQError):
     """Training produced numbers that are not finite."""
+
+
+def require_seed(seed: int) -> None:
+    """Refuses what is no seed here: JAX takes 31 bits without rounding."""
+    if not 0 <= seed < 2**31:
+        raise InputError(f"seed: {seed} is not between 0 and {2**31 - 1}")

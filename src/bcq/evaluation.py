@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcq.environments import make_for, reset_seed
-from bcq.errors import InputError
+from bcq.errors import InputError, require_seed
 from bcq.policy import Policy
 
 
@@ -45,8 +45,7 @@ def evaluate(policy: Policy, environment: str, *, episodes: int = 10, seed: int 
     """
     if episodes < 1:
         raise InputError(f"episodes: {episodes} is not at least 1")
-    if not 0 <= seed < 2**31:
-        raise InputError(f"seed: {seed} is not between 0 and {2**31 - 1}")
+    require_seed(seed)
     environments = [make_for(environment, policy.task) for _ in range(episodes)]
     observations = np.stack(
         [env.reset(seed=reset_seed(seed, i))[0] for i, env in enumerate(environments)]

@@ -74,7 +74,6 @@ def check_settings(
     positive: Sequence[str] = (),
     not_negative: Sequence[str] = (),
     fractions: Sequence[str] = (),
-    seeds: Sequence[str] = (),
 ) -> None:
     """Refuses settings outside their range, by name."""
     ranges: tuple[tuple[Sequence[str], str, Callable[[float], bool]], ...] = (
@@ -82,7 +81,6 @@ def check_settings(
         (positive, "above 0", lambda value: value > 0),
         (not_negative, "0 or more", lambda value: value >= 0),
         (fractions, "between 0 and 1", lambda value: 0 <= value <= 1),
-        (seeds, "between 0 and 2147483647", lambda value: 0 <= value < 2**31),
     )
     for names, words, holds in ranges:
         for name in names:

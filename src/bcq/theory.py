@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from tqdm import tqdm
 
+from bcq.errors import require_seed
 from bcq.files import make_directory, replacing
 from bcq.tabular.batch import batch_of
 from bcq.tabular.illustrations import HEIGHT, WALLS, WIDTH, Grid, learn_grid, measure_causes
@@ -20,6 +21,7 @@ from bcq.tabular.theorems import STATEMENTS
 
 def walk(directory: Path, *, seed: int) -> bool:
     """Prints the theory with numbers, draws it, and tells whether every statement held."""
+    require_seed(seed)
     make_directory(directory)
     kernel_counterexample()
     grid = learn_grid(seed)

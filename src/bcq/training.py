@@ -19,7 +19,7 @@ from tqdm import tqdm
 from bcq.algorithms import name_of
 from bcq.dataset import Dataset
 from bcq.environments import make_for, reset_seed
-from bcq.errors import DivergenceError, InputError
+from bcq.errors import DivergenceError, InputError, require_seed
 from bcq.evaluation import evaluate
 from bcq.files import make_directory
 from bcq.learning import (
@@ -168,8 +168,8 @@ class Schedule:
         check_settings(
             self,
             at_least_one=("steps", "evaluate_every", "evaluate_episodes", "checkpoint_every"),
-            seeds=("seed",),
         )
+        require_seed(self.seed)
         for name in ("evaluate_every", "checkpoint_every"):
             if getattr(self, name) % CHUNK:
                 raise InputError(f"{name}: {getattr(self, name)} is not a multiple of {CHUNK}")
