@@ -59,7 +59,7 @@ def main() -> None:
 
     def updates_per_second(updates: int = 40) -> float:
         start = time.perf_counter()
-        _, metrics = update_until(learner, batch, key, 0, updates, 100)
+        _, metrics = update_until(learner, batch, jnp.array([TRANSITIONS]), key, 0, updates, 100)
         metrics["vae_loss"].block_until_ready()
         return updates / (time.perf_counter() - start)
 

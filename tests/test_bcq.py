@@ -70,7 +70,7 @@ def layers(network: MLP) -> oracle.Network:
 
 
 def as_state(learner: BCQ) -> dict[str, Any]:
-    critics, targets = learner.critics.model.pair, learner.target_critics.pair
+    critics, targets = learner.critics.model.members, learner.target_critics.members
     state: dict[str, Any] = {
         "encoder": layers(learner.vae.model.encoder),
         "decoder": layers(learner.vae.model.decoder),
@@ -241,7 +241,7 @@ def test_latents_beyond_the_clip_generate_the_same_action() -> None:
 
 def test_twin_critics_differ_and_targets_start_as_copies() -> None:
     learner = create(BCQConfig(), OBSERVATION, ACTION, jax.random.key(0))
-    first, second = learner.critics.model.pair
+    first, second = learner.critics.model.members
     assert (first.layers[0].weight != second.layers[0].weight).any()
     for slow, fast in (
         (learner.target_critics, learner.critics.model),

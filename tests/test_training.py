@@ -20,6 +20,11 @@ from bcq.training import Keys, create, on_device, sample, train, value_estimate
 
 SMALL: dict[str, AlgorithmConfig] = {
     "bcq": bcq.BCQConfig(hidden_sizes=(32, 24), vae_hidden_sizes=(32, 32)),
+    "ddpg": bcq.DDPGConfig(hidden_sizes=(32, 24)),
+    "dqn": bcq.DQNConfig(hidden_sizes=(32, 24)),
+    "bc": bcq.BCConfig(hidden_sizes=(32, 24)),
+    "vae-bc": bcq.VAEBCConfig(vae_hidden_sizes=(32, 32)),
+    "ensemble": bcq.EnsembleConfig(hidden_sizes=(32, 24)),
 }
 GOLDEN = Path(__file__).parent / "golden.json"
 
@@ -126,7 +131,7 @@ def test_sampling_is_uniform_with_replacement_and_keeps_rows_together() -> None:
         next_observations=index[:, None] + 300.0,
         terminated=index % 2 == 1,
     )
-    drawn = sample(batch, 40_000, jax.random.key(0))
+    drawn = sample(batch, rows, 40_000, jax.random.key(0))
     picked = np.asarray(drawn.observations[:, 0]).astype(int)
     assert (drawn.actions[:, 0] == picked + 100).all()
     assert (drawn.rewards == picked + 200).all()
@@ -178,9 +183,11 @@ def test_value_estimate_is_the_mean_first_critic() -> None:
     assert [step for step, p in metrics.items() if "value_estimate" in p.metrics] == [2_500]
     learner: Any = metrics[2_500].learner
     key = jax.random.fold_in(Keys.of(3).estimates, 2_500)
-    rows = sample(on_device(dataset), 100, key)
-    first = learner.critics.model.pair[0](rows.observations, rows.actions)
+    rows = sample(on_device(dataset), len(dataset), 100, key)
+    first = learner.critics.model.members[0](rows.observations, rows.actions)
     expected = metrics[2_500].metrics["value_estimate"]
     assert first.shape == (100, 1)
     assert float(first.mean()) == pytest.approx(expected, rel=1e-5)
-    assert float(value_estimate(learner, on_device(dataset), key)) == expected
+    assert (
+        float(value_estimate(learner, on_device(dataset), jnp.array(len(dataset)), key)) == expected
+    )

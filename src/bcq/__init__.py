@@ -2,7 +2,20 @@
 
 from importlib.metadata import version
 
-from bcq.algorithms import BCQ, BCQConfig
+from bcq.algorithms import (
+    BC,
+    BCQ,
+    DDPG,
+    DQN,
+    VAEBC,
+    BCConfig,
+    BCQConfig,
+    DDPGConfig,
+    DQNConfig,
+    Ensemble,
+    EnsembleConfig,
+    VAEBCConfig,
+)
 from bcq.collection import collect_random
 from bcq.dataset import ActionBounds, Dataset
 from bcq.errors import BCQError, InputError
@@ -15,16 +28,26 @@ from bcq.training import Schedule, train, train_run
 __version__ = version("bcq")
 
 __all__ = [
+    "BC",
     "BCQ",
+    "DDPG",
+    "DQN",
+    "VAEBC",
     "ActionBounds",
+    "BCConfig",
     "BCQConfig",
     "BCQError",
+    "DDPGConfig",
+    "DQNConfig",
     "Dataset",
+    "Ensemble",
+    "EnsembleConfig",
     "Evaluation",
     "InputError",
     "Policy",
     "Run",
     "Schedule",
+    "VAEBCConfig",
     "collect_random",
     "evaluate",
     "load",

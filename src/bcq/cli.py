@@ -49,8 +49,8 @@ class Train(Generic[Config]):
         )
         name = f"{name_of(self.algorithm)}-{self.data.stem}-seed{self.schedule.seed}"
         directory = self.out or Path("runs") / name
-        bcq.train_run(directory, self.algorithm, self.schedule, dataset, resume=self.resume)
-        print(f"trained for {self.schedule.steps:,} updates; the run is in {directory}")
+        run = bcq.train_run(directory, self.algorithm, self.schedule, dataset, resume=self.resume)
+        print(f"trained for {run.checkpoint_step():,} updates; the run is in {directory}")
 
 
 @dataclass(frozen=True, kw_only=True)

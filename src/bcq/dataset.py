@@ -90,6 +90,20 @@ class TaskSpec:
         """How many numbers an action has."""
         return len(self.bounds.low)
 
+    def as_json(self) -> dict[str, Any]:
+        """The form it has in a file."""
+        return {
+            "observation_size": self.observation_size,
+            "action_low": self.bounds.low.tolist(),
+            "action_high": self.bounds.high.tolist(),
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "TaskSpec":
+        """The inverse of `as_json`."""
+        bounds = ActionBounds(np.array(content["action_low"]), np.array(content["action_high"]))
+        return cls(content["observation_size"], bounds)
+
 
 @dataclass(frozen=True)
 class Columns:

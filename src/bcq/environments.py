@@ -1,6 +1,6 @@
 """Gymnasium's environments: made by name, checked, and their simulator's state."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -10,6 +10,13 @@ from bcq.dataset import ActionBounds, TaskSpec
 from bcq.errors import InputError
 
 Environment = gymnasium.Env[NDArray[Any], NDArray[np.float32]]
+
+
+class SimulatorState(NamedTuple):
+    """Positions and velocities, from which a simulator can be set again."""
+
+    qpos: NDArray[np.float64]
+    qvel: NDArray[np.float64]
 
 
 def make(name: str) -> Environment:
@@ -78,14 +85,12 @@ def reset_seed(seed: int, episode: int) -> int:
     return int(np.random.SeedSequence((seed, episode)).generate_state(1)[0] >> 1)
 
 
-def simulator_state(
-    environment: Environment,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """Positions and velocities from which the simulator can be set again, if it has them."""
+def simulator_state(environment: Environment) -> SimulatorState | None:
+    """The state that an environment is in, if it can be had."""
     simulator: Any = environment.unwrapped
     if hasattr(simulator, "data"):  # MuJoCo
-        return simulator.data.qpos.copy(), simulator.data.qvel.copy()
+        return SimulatorState(simulator.data.qpos.copy(), simulator.data.qvel.copy())
     if environment.spec is not None and environment.spec.id.startswith("Pendulum"):
         angle, velocity = simulator.state
-        return np.array([angle], float), np.array([velocity], float)
+        return SimulatorState(np.array([angle], float), np.array([velocity], float))
     return None

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from bcq.environments import make_for, reset_seed
 from bcq.errors import InputError, require_seed
 from bcq.policy import Policy
+from bcq.rollouts import lockstep
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,7 @@ class Evaluation:
 
 
 def evaluate(policy: Policy, environment: str, *, episodes: int = 10, seed: int = 0) -> Evaluation:
-    """Runs whole episodes, all in lock-step, without exploration noise.
-
-    Each episode has an environment of its own that is left alone once it has ended, so nothing
-    resets by itself; its row goes on being acted for, to keep the shape, and is ignored.
-    """
+    """Runs whole episodes, all in lock-step, without exploration noise."""
     if episodes < 1:
         raise InputError(f"episodes: {episodes} is not at least 1")
     require_seed(seed)
@@ -51,15 +48,13 @@ def evaluate(policy: Policy, environment: str, *, episodes: int = 10, seed: int 
         [env.reset(seed=reset_seed(seed, i))[0] for i, env in enumerate(environments)]
     ).astype(np.float32)
     returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
-    running, step = np.ones(episodes, bool), 0
-    while running.any():
-        actions = policy.act(observations, seed=seed, step=step)
-        for i in np.flatnonzero(running):
-            observations[i], reward, terminated, truncated, _ = environments[i].step(actions[i])
-            returns[i] += float(reward)
-            lengths[i] += 1
-            running[i] = not (terminated or truncated)
-        step += 1
+    for step in lockstep(
+        environments,
+        observations,
+        lambda observations, time: policy.act(observations, seed=seed, step=time),
+    ):
+        returns[step.episodes] += step.rewards
+        lengths[step.episodes] += 1
     for env in environments:
         env.close()
     return Evaluation(returns, lengths)

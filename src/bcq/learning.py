@@ -54,12 +54,7 @@ class AlgorithmConfig(Protocol):
 
     @property
     def batch_size(self) -> int:
-        """How many transitions one update takes."""
-        ...
-
-    @property
-    def discount(self) -> float:
-        """The discount factor gamma."""
+        """Transitions one update takes."""
         ...
 
     def create(self, observation_size: int, action_size: int, key: Array) -> Algorithm:
@@ -74,6 +69,7 @@ def check_settings(
     positive: Sequence[str] = (),
     not_negative: Sequence[str] = (),
     fractions: Sequence[str] = (),
+    not_empty: Sequence[str] = (),
 ) -> None:
     """Refuses settings outside their range, by name."""
     ranges: tuple[tuple[Sequence[str], str, Callable[[float], bool]], ...] = (
@@ -89,6 +85,9 @@ def check_settings(
                 holds(number) for number in (value if isinstance(value, tuple) else [value])
             ):
                 raise InputError(f"{name}: {value} is not {words}")
+    for name in not_empty:
+        if not getattr(settings, name):
+            raise InputError(f"{name}: is empty; it needs at least one number")
 
 
 @cache  # one object for one setting, so that compiled code is found again

@@ -51,24 +51,66 @@ class MLP(eqx.Module):
 
 
 class Critics(eqx.Module):
-    """The pair of value networks Q_1, Q_2 (Section 4.2)."""
+    """Value networks Q_1, Q_2, ... (a pair in Section 4.2, an ensemble in supplement D.2)."""
 
-    pair: tuple[MLP, MLP]
+    members: tuple[MLP, ...]
+
+    def __init__(
+        self,
+        observation_size: int,
+        action_size: int,
+        hidden: tuple[int, ...],
+        key: Array,
+        count: int = 2,
+    ):
+        inputs = observation_size + action_size
+        self.members = tuple(MLP(inputs, hidden, 1, k) for k in jax.random.split(key, count))
+
+    def __call__(self, observations: Array, actions: Array) -> Array:
+        """Every critic's value of the same pairs, stacked in front: (critics, ...)."""
+        return jnp.stack([critic(observations, actions)[..., 0] for critic in self.members])
+
+    def each(self, observations: Array, actions: Array) -> Array:
+        """The i-th critic's value of the i-th pairs: (critics, ...)."""
+        pairs = zip(self.members, observations, actions, strict=True)
+        return jnp.stack([critic(states, chosen)[..., 0] for critic, states, chosen in pairs])
+
+    def first(self, observations: Array, actions: Array) -> Array:
+        """Q_1, which trains the perturbation model (Eq. 26) and picks the action (Eq. 11)."""
+        return self.members[0](observations, actions)[..., 0]
+
+
+class Actor(eqx.Module):
+    """pi_phi(s): a deterministic policy; tanh keeps it inside the bounds (Figure 10)."""
+
+    network: MLP
 
     def __init__(
         self, observation_size: int, action_size: int, hidden: tuple[int, ...], key: Array
     ):
-        first, second = jax.random.split(key)
-        inputs = observation_size + action_size
-        self.pair = (MLP(inputs, hidden, 1, first), MLP(inputs, hidden, 1, second))
+        self.network = MLP(observation_size, hidden, action_size, key)
+
+    def __call__(self, observations: Array) -> Array:
+        """The action in each state."""
+        return jnp.tanh(self.network(observations))
+
+
+class LateActionCritic(eqx.Module):
+    """DDPG's critic (Figure 11): the action joins at the second layer."""
+
+    first: Linear
+    rest: MLP
+
+    def __init__(
+        self, observation_size: int, action_size: int, hidden: tuple[int, ...], key: Array
+    ):
+        first_key, rest_key = jax.random.split(key)
+        self.first = Linear(observation_size, hidden[0], first_key)
+        self.rest = MLP(hidden[0] + action_size, hidden[1:], 1, rest_key)
 
     def __call__(self, observations: Array, actions: Array) -> Array:
-        """Both values, stacked in front: (2, ...)."""
-        return jnp.stack([critic(observations, actions)[..., 0] for critic in self.pair])
-
-    def first(self, observations: Array, actions: Array) -> Array:
-        """Q_1, which trains the perturbation model (Eq. 26) and picks the action (Eq. 11)."""
-        return self.pair[0](observations, actions)[..., 0]
+        """Q(s, a)."""
+        return self.rest(jax.nn.relu(self.first(observations)), actions)[..., 0]
 
 
 class PerturbationModel(eqx.Module):

@@ -26,7 +26,7 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from bcq.algorithms import ALGORITHMS
-from bcq.dataset import ActionBounds, TaskSpec
+from bcq.dataset import TaskSpec
 from bcq.errors import InputError
 from bcq.files import make_directory, replacing, write_text
 from bcq.learning import Algorithm, AlgorithmConfig
@@ -93,9 +93,7 @@ class Run:
     @property
     def task(self) -> TaskSpec:
         """Sizes and action bounds of the data it learned from."""
-        task = self.config["task"]
-        bounds = ActionBounds(np.array(task["action_low"]), np.array(task["action_high"]))
-        return TaskSpec(task["observation_size"], bounds)
+        return TaskSpec.from_json(self.config["task"])
 
     def append(self, log: str, rows: Iterable[Row]) -> None:
         """Adds rows to a log; a crash can tear only the last line, and `cut_back` mends that."""

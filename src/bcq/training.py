@@ -5,10 +5,10 @@ import math
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -79,24 +79,30 @@ def train(
     *,
     steps: int,
     seed: int = 0,
+    concurrent: bool = False,
     start: tuple[int, Algorithm] | None = None,
 ) -> Iterator[Progress]:
     """Trains offline and hands over (step, learner, metrics) every hundred updates.
 
     Logging, evaluating and stopping are the caller's. `start` is a step and the learner it had:
-    from there training goes on exactly as if it had never stopped.
+    from there training goes on exactly as if it had never stopped. `concurrent` replays a growing
+    buffer (see `growing_windows`).
     """
+    windows = growing_windows(dataset, steps) if concurrent else jnp.array([len(dataset)])
     step, learner = start or (0, create(config, dataset, seed=seed))
     keys = Keys.of(seed)
     batch = on_device(dataset)
     while step < steps:
         stop = min(step - step % CHUNK + CHUNK, steps)
-        learner, totals = update_until(learner, batch, keys.updates, step, stop, config.batch_size)
+        learner, totals = update_until(
+            learner, batch, windows, keys.updates, step, stop, config.batch_size
+        )
         metrics = {name: float(total) / (stop - step) for name, total in totals.items()}
         step = stop
         if step % ESTIMATE_EVERY == 0 and isinstance(learner, ValueFunction):
             key = jax.random.fold_in(keys.estimates, step)
-            metrics["value_estimate"] = float(value_estimate(learner, batch, key))
+            window = window_at(windows, step - 1)
+            metrics["value_estimate"] = float(value_estimate(learner, batch, window, key))
         yield Progress(step, learner, metrics)
 
 
@@ -111,15 +117,50 @@ def on_device(dataset: Dataset) -> Minibatch:
     )
 
 
-def sample(batch: Minibatch, rows: int, key: Array) -> Minibatch:
-    """Transitions drawn uniformly, with replacement."""
-    indices = jax.random.randint(key, (rows,), 0, len(batch.rewards))
+def growing_windows(dataset: Dataset, steps: int) -> Array:
+    """The paper's concurrent task: which rows [0, t) each update may sample from.
+
+    After an episode that ends at row t, one update for each of its rows. So update u comes with
+    the end of the episode that row u is in; the behaviour never depends on the learner.
+    """
+    allowed = concurrent_updates(dataset)
+    if steps > allowed:
+        raise InputError(
+            f"steps: {steps} is more than {allowed}, one update for each row of the batch's "
+            "complete episodes; a concurrent run ends there"
+        )
+    starts, stops = dataset.episodes.T
+    return jnp.asarray(np.repeat(stops, stops - starts)[:allowed], jnp.int32)
+
+
+def concurrent_updates(dataset: Dataset) -> int:
+    """How many updates a concurrent run has: one a row, up to the last episode end."""
+    ends = np.flatnonzero(dataset.terminated | dataset.truncated)
+    if len(ends) == 0:
+        raise InputError("a concurrent run needs complete episodes; this batch has none")
+    return int(ends[-1]) + 1
+
+
+def window_at(windows: Array, step: Array | int) -> Array:
+    """Rows [0, window) are there at a step; a fixed batch has one window, for every step."""
+    return windows[jnp.minimum(step, len(windows) - 1)]
+
+
+def sample(batch: Minibatch, window: Array | int, rows: int, key: Array) -> Minibatch:
+    """Transitions drawn uniformly from rows [0, window), with replacement."""
+    indices = jax.random.randint(key, (rows,), 0, window)
     return Minibatch(*(column[indices] for column in batch))
 
 
-@partial(jax.jit, static_argnums=5)
+@partial(jax.jit, static_argnums=6)
 def update_until(
-    learner: Algorithm, batch: Minibatch, key: Array, start: int, stop: int, rows: int
+    learner: Algorithm,
+    batch: Minibatch,
+    windows: Array,
+    key: Array,
+    start: int,
+    stop: int,
+    rows: int,
 ) -> tuple[Algorithm, Metrics]:
     """Updates number `start` to `stop`, and the sums of their metrics.
 
@@ -128,7 +169,8 @@ def update_until(
 
     def update(learner: Algorithm, step: Array | int) -> tuple[Algorithm, Metrics]:
         sample_key, update_key = jax.random.split(jax.random.fold_in(key, step))
-        return learner.update(sample(batch, rows, sample_key), update_key)
+        minibatch = sample(batch, window_at(windows, step), rows, sample_key)
+        return learner.update(minibatch, update_key)
 
     def body(step: int, carry: tuple[Algorithm, Metrics]) -> tuple[Algorithm, Metrics]:
         learner, totals = carry
@@ -141,9 +183,9 @@ def update_until(
 
 
 @jax.jit
-def value_estimate(learner: ValueFunction, batch: Minibatch, key: Array) -> Array:
+def value_estimate(learner: ValueFunction, batch: Minibatch, window: Array, key: Array) -> Array:
     """The paper's estimate: mean Q at state-action pairs of a minibatch."""
-    rows = sample(batch, ESTIMATE_ROWS, key)
+    rows = sample(batch, window, ESTIMATE_ROWS, key)
     return learner.value(rows.observations, rows.actions).mean()
 
 
@@ -163,6 +205,9 @@ class Schedule:
     """episodes in an evaluation"""
     checkpoint_every: int = 5_000
     """updates between two checkpoints (a multiple of 100)"""
+    concurrent: bool = False
+    """replay a buffer in the order it was logged, one update a row: after each episode, as many
+    as it has rows, from the rows so far (the paper's concurrent task; ends with the buffer)"""
 
     def __post_init__(self) -> None:
         check_settings(
@@ -186,6 +231,8 @@ def train_run(
     """Trains into a run directory; resumed, the result is that of a run never interrupted."""
     if schedule.env is not None:
         make_for(schedule.env, dataset.task).close()
+    if schedule.concurrent:
+        schedule = replace(schedule, steps=min(schedule.steps, concurrent_updates(dataset)))
     make_directory(directory)
     with locked(directory):
         run = open_run(directory, settings_of(config, schedule, dataset), resume=resume)
@@ -199,16 +246,20 @@ def continue_run(run: Run, config: AlgorithmConfig, schedule: Schedule, dataset:
     run.remove_leftovers()
     run.cut_back(-1 if checkpoint is None else checkpoint[0])
     start = checkpoint or (0, create(config, dataset, seed=schedule.seed))
-    # No policy can earn more from these rewards: the largest, for ever.
-    largest = float(np.abs(dataset.rewards).max())
-    ceiling = largest / (1 - config.discount) if config.discount < 1 else math.inf
+    ceiling = largest_value(config, dataset)
     alarm = 2 * ceiling + 1  # a young network's noise is no alarm
     with tqdm(total=schedule.steps, initial=start[0], unit="update", desc="training") as bar:
         if checkpoint is None:
             evaluate_into(run, *start, schedule, bar)
         clock = time.perf_counter()
-        progress = train(config, dataset, steps=schedule.steps, seed=schedule.seed, start=start)
-        for step, learner, metrics in progress:
+        for step, learner, metrics in train(
+            config,
+            dataset,
+            steps=schedule.steps,
+            seed=schedule.seed,
+            concurrent=schedule.concurrent,
+            start=start,
+        ):
             seconds = time.perf_counter() - clock
             stop_if_not_finite(run, step, learner, metrics)
             run.append("metrics.jsonl", [{"step": step, **metrics}])
@@ -230,9 +281,15 @@ def continue_run(run: Run, config: AlgorithmConfig, schedule: Schedule, dataset:
             clock = time.perf_counter()
 
 
+def largest_value(config: AlgorithmConfig, dataset: Dataset) -> float:
+    """No policy can be worth more with these rewards: the largest of them, for ever."""
+    discount: float = getattr(config, "discount", 1.0)  # imitation has none, and no values
+    largest = float(np.abs(dataset.rewards).max())
+    return largest / (1 - discount) if discount < 1 else math.inf
+
+
 def settings_of(config: AlgorithmConfig, schedule: Schedule, dataset: Dataset) -> Row:
     """Everything a run depends on, as it stands in its config.json."""
-    task = dataset.task
     return {
         "algorithm": name_of(config),
         "settings": asdict(config),
@@ -244,11 +301,7 @@ def settings_of(config: AlgorithmConfig, schedule: Schedule, dataset: Dataset) -
             "mean_return": mean_return(dataset),
             **asdict(dataset.provenance),
         },
-        "task": {
-            "observation_size": task.observation_size,
-            "action_low": task.bounds.low.tolist(),
-            "action_high": task.bounds.high.tolist(),
-        },
+        "task": dataset.task.as_json(),
         **surroundings(),
     }
 
@@ -282,8 +335,27 @@ def flat(name: str, value: object) -> Row:
     return {name: value}
 
 
+class Evaluated(Protocol):
+    """What a schedule says of evaluations."""
+
+    @property
+    def env(self) -> str | None:
+        """Where."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """From which seed."""
+        ...
+
+    @property
+    def evaluate_episodes(self) -> int:
+        """How many episodes."""
+        ...
+
+
 def evaluate_into(
-    run: Run, step: int, learner: Algorithm, schedule: Schedule, bar: "tqdm[NoReturn]"
+    run: Run, step: int, learner: Algorithm, schedule: Evaluated, bar: "tqdm[NoReturn]"
 ) -> None:
     """Appends an evaluation's raw returns to the run; its episodes depend on (seed, step)."""
     if schedule.env is None:

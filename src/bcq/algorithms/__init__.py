@@ -1,9 +1,21 @@
 """The algorithms, one file each, by the name they have on the command line."""
 
+from bcq.algorithms.bc import BC, BCConfig
 from bcq.algorithms.bcq import BCQ, BCQConfig
+from bcq.algorithms.ddpg import DDPG, DDPGConfig
+from bcq.algorithms.dqn import DQN, DQNConfig
+from bcq.algorithms.ensemble import Ensemble, EnsembleConfig
+from bcq.algorithms.vae_bc import VAEBC, VAEBCConfig
 from bcq.learning import AlgorithmConfig
 
-ALGORITHMS: dict[str, type[AlgorithmConfig]] = {"bcq": BCQConfig}
+ALGORITHMS: dict[str, type[AlgorithmConfig]] = {
+    "bcq": BCQConfig,
+    "ddpg": DDPGConfig,
+    "dqn": DQNConfig,
+    "bc": BCConfig,
+    "vae-bc": VAEBCConfig,
+    "ensemble": EnsembleConfig,
+}
 
 
 def name_of(config: AlgorithmConfig) -> str:
@@ -11,4 +23,19 @@ def name_of(config: AlgorithmConfig) -> str:
     return next(name for name, kind in ALGORITHMS.items() if isinstance(config, kind))
 
 
-__all__ = ["ALGORITHMS", "BCQ", "BCQConfig", "name_of"]
+__all__ = [
+    "ALGORITHMS",
+    "BC",
+    "BCQ",
+    "DDPG",
+    "DQN",
+    "VAEBC",
+    "BCConfig",
+    "BCQConfig",
+    "DDPGConfig",
+    "DQNConfig",
+    "Ensemble",
+    "EnsembleConfig",
+    "VAEBCConfig",
+    "name_of",
+]

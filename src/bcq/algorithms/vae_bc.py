@@ -1,0 +1,61 @@
+"""Behavioural cloning with BCQ's generative model (supplement G)."""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+from jax import Array
+
+from bcq.learning import Metrics, Minibatch, Trainable, adam, check_settings
+from bcq.networks import ConditionalVAE
+
+
+@dataclass(frozen=True, kw_only=True)
+class VAEBCConfig:
+    """Behavioural cloning by BCQ's generative model alone, a baseline."""
+
+    batch_size: int = 100
+    """transitions in a minibatch"""
+    learning_rate: float = 1e-3
+    """step size of Adam"""
+    vae_l2: float = 0.0
+    """L2 regularisation of the VAE (the paper has 1e-3 for small batches of random data, D.3)"""
+    latent_clip: float = 0.5
+    """generated actions use latents clipped to +- this"""
+    vae_hidden_sizes: tuple[int, ...] = (750, 750)
+    """hidden layers of encoder and decoder"""
+
+    def __post_init__(self) -> None:
+        check_settings(
+            self,
+            at_least_one=("batch_size", "vae_hidden_sizes"),
+            positive=("learning_rate", "latent_clip"),
+            not_negative=("vae_l2",),
+        )
+
+    def create(self, observation_size: int, action_size: int, key: Array) -> "VAEBC":
+        """A fresh learner."""
+        sizes = (observation_size, action_size)
+        vae = ConditionalVAE(*sizes, self.vae_hidden_sizes, self.latent_clip, key)
+        return VAEBC(vae=Trainable(vae, adam(self.learning_rate, self.vae_l2)), config=self)
+
+
+class VAEBC(eqx.Module):
+    """The learner: a generative model of the batch's actions."""
+
+    vae: Trainable[ConditionalVAE]
+    config: VAEBCConfig = eqx.field(static=True)
+
+    def act(self, observations: Array, keys: Array) -> Array:
+        """One sample a state, its latent clipped."""
+        shape = (self.vae.model.latent_size,)
+        noise = jax.vmap(lambda key: jax.random.normal(key, shape))(keys)
+        return self.vae.model.generate(observations, noise)
+
+    def update(self, batch: Minibatch, key: Array) -> tuple["VAEBC", Metrics]:
+        """One iteration: the first of BCQ's three steps (Algorithm 1)."""
+        noise = jax.random.normal(key, (len(batch.rewards), self.vae.model.latent_size))
+        vae, metrics = self.vae.descend(
+            lambda vae: vae.loss(batch.observations, batch.actions, noise)
+        )
+        return VAEBC(vae=vae, config=self.config), metrics
