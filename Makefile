@@ -6,7 +6,7 @@ READY = .venv/ready
 .PHONY: run test check mutants format clean
 
 run: $(READY)
-	$(BIN)/bcq demo pendulum
+	$(BIN)/bcq demo hopper
 
 test: $(READY)
 	$(BIN)/pytest

@@ -1,10 +1,11 @@
 """What several test files share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import h5py
+import jax
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -44,3 +45,11 @@ def batch_file(tmp_path: Path) -> BatchFile:
         return path
 
     return write
+
+
+@pytest.fixture(scope="module")
+def compiled_quickly() -> Iterator[None]:
+    """Compiles in half the time, for tests that wait for that more than for anything else."""
+    jax.config.update("jax_disable_most_optimizations", True)  # type: ignore[no-untyped-call]
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)  # type: ignore[no-untyped-call]

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from tqdm import tqdm
 
 ROOT = Path(__file__).parent.parent
+HANGS = 300  # seconds: tests that a mutant keeps from ending have noticed it
 
 
 class Mutant(NamedTuple):
@@ -26,12 +27,15 @@ class Mutant(NamedTuple):
 
 
 BCQ, NETWORKS, LEARNING = "algorithms/bcq.py", "networks.py", "learning.py"
+DDPG, DQN, ENSEMBLE = "algorithms/ddpg.py", "algorithms/dqn.py", "algorithms/ensemble.py"
+BC, VAE_BC = "algorithms/bc.py", "algorithms/vae_bc.py"
 DATASET, TRAINING = "dataset.py", "training.py"
 TABULAR_MDP, TABULAR_BATCH = "tabular/mdp.py", "tabular/batch.py"
 TABULAR_ERROR, Q_LEARNING = "tabular/extrapolation.py", "tabular/q_learning.py"
 KERNEL = "tabular/kernel.py"
 THEOREMS, TABULAR_BATCH_TESTS = "test_theorems.py", "test_tabular_batch.py"
 ORACLE, SHARED, LOOP = "test_bcq.py", "test_learning.py", "test_training.py"
+BASELINES = "test_baselines.py"
 
 MUTANTS = [
     # Other ports: generated actions unbounded; target networks that start elsewhere.
@@ -92,7 +96,7 @@ MUTANTS = [
         ORACLE,
     ),
     # Twin critics that are one; perturbation off; one perturbation for all dimensions.
-    Mutant(NETWORKS, "first, second = jax.random.split(key)", "first = second = key", ORACLE),
+    Mutant(NETWORKS, "for k in jax.random.split(key, count)", "for k in [key] * count", ORACLE),
     Mutant(BCQ, "max_perturbation: float = 0.05", "max_perturbation: float = 0.0", LOOP),
     Mutant(
         BCQ,
@@ -171,8 +175,8 @@ MUTANTS = [
     ),
     Mutant(
         NETWORKS,
-        "return self.pair[0](observations, actions)[..., 0]",
-        "return self.pair[1](observations, actions)[..., 0]",
+        "return self.members[0](observations, actions)[..., 0]",
+        "return self.members[1](observations, actions)[..., 0]",
         ORACLE,
     ),
     # Optimizer and target networks.
@@ -189,11 +193,377 @@ MUTANTS = [
         "target_critics=track(self.target_critics, self.critics.model, config.target_rate),",
         ORACLE,
     ),
+    # The baselines' shared pieces: tanh, bootstrapping, tau, L2 in the gradient.
+    Mutant(
+        NETWORKS,
+        "return jnp.tanh(self.network(observations))",
+        "return self.network(observations)",
+        BASELINES,
+    ),
+    Mutant(
+        LEARNING,
+        "return batch.rewards + discount * jnp.where(batch.terminated, 0.0, next_values)",
+        "return batch.rewards + discount * next_values",
+        BASELINES,
+    ),
+    Mutant(
+        LEARNING, "rate * fast + (1 - rate) * slow", "rate * slow + (1 - rate) * fast", BASELINES
+    ),
+    Mutant(
+        LEARNING,
+        "optax.chain(optax.add_decayed_weights(l2), optax.adam(learning_rate))",
+        "optax.adamw(learning_rate, weight_decay=l2)",
+        BASELINES,
+    ),
+    Mutant(
+        LEARNING,
+        "optax.add_decayed_weights(l2)",
+        "optax.add_decayed_weights(l2, lambda tree: jax.tree.map(lambda x: x.ndim > 1, tree))",
+        BASELINES,
+    ),
+    # DDPG: the target.
+    Mutant(
+        DDPG,
+        "values = self.target_critic(following, self.target_actor(following))",
+        "values = self.target_critic(following, self.actor.model(following))",
+        BASELINES,
+    ),
+    Mutant(
+        DDPG,
+        "values = self.target_critic(following, self.target_actor(following))",
+        "values = self.critic.model(following, self.target_actor(following))",
+        BASELINES,
+    ),
+    Mutant(
+        DDPG, "following = batch.next_observations", "following = batch.observations", BASELINES
+    ),
+    Mutant(
+        DDPG,
+        "target_actor=actor,",
+        "target_actor=jax.tree.map(lambda leaf: -leaf, actor),",
+        BASELINES,
+    ),
+    Mutant(
+        DDPG,
+        "target_critic=critic,",
+        "target_critic=LateActionCritic(*sizes, actor_key),",
+        BASELINES,
+    ),
+    Mutant(
+        DDPG,
+        "target_actor=track(self.target_actor, actor.model, config.target_rate),",
+        "target_actor=track(self.target_actor, self.actor.model, config.target_rate),",
+        BASELINES,
+    ),
+    Mutant(
+        DDPG,
+        "target_critic=track(self.target_critic, critic.model, config.target_rate),",
+        "target_critic=critic.model,",
+        BASELINES,
+    ),
+    # DDPG: losses, optimizers, the critic's shape.
+    Mutant(DDPG, "- target) ** 2).mean()", "- target) ** 2).sum()", BASELINES),
+    Mutant(DDPG, "loss = -critic.model(", "loss = -self.critic.model(", BASELINES),
+    Mutant(DDPG, "loss = -critic.model(", "loss = critic.model(", BASELINES),
+    Mutant(
+        DDPG,
+        "adam(self.critic_learning_rate, self.critic_l2)",
+        "adam(self.critic_learning_rate)",
+        BASELINES,
+    ),
+    Mutant(
+        DDPG,
+        "adam(self.actor_learning_rate)",
+        "adam(self.actor_learning_rate, self.critic_l2)",
+        BASELINES,
+    ),
+    Mutant(DDPG, "adam(self.actor_learning_rate)", "adam(self.critic_learning_rate)", BASELINES),
+    Mutant(
+        DDPG, "actor_learning_rate: float = 1e-4", "actor_learning_rate: float = 1e-3", BASELINES
+    ),
+    Mutant(DDPG, '            not_empty=("hidden_sizes",),\n', "", BASELINES),
+    Mutant(
+        NETWORKS,
+        "self.rest(jax.nn.relu(self.first(observations)), actions)",
+        "self.rest(self.first(observations), actions)",
+        BASELINES,
+    ),
+    Mutant(
+        NETWORKS,
+        "self.rest(jax.nn.relu(self.first(observations)), actions)",
+        "self.rest(jax.nn.relu(self.first(observations)), jnp.clip(actions, -0.9, 0.9))",
+        BASELINES,
+    ),
+    # DQN: bins, and which output is whose.
+    Mutant(
+        DQN,
+        "jnp.clip(jnp.floor(position), 0, self.config.num_bins - 1)",
+        "jnp.maximum(jnp.floor(position), 0)",
+        BASELINES,
+    ),
+    Mutant(
+        DQN,
+        "jnp.clip(jnp.floor(position), 0, self.config.num_bins - 1)",
+        "jnp.minimum(jnp.floor(position), self.config.num_bins - 1)",
+        BASELINES,
+    ),
+    Mutant(DQN, "jnp.floor(position)", "jnp.round(position)", BASELINES),
+    Mutant(
+        DQN,
+        "position = (actions + 1) / 2 * self.config.num_bins",
+        "position = (actions + 1) / 2 * (self.config.num_bins - 1)",
+        BASELINES,
+    ),
+    Mutant(
+        DQN,
+        "return (2 * bins + 1) / self.config.num_bins - 1",
+        "return 2 * bins / self.config.num_bins - 1",
+        BASELINES,
+    ),
+    Mutant(
+        DQN,
+        "return (2 * bins + 1) / self.config.num_bins - 1",
+        "return 2 * bins / (self.config.num_bins - 1) - 1",
+        BASELINES,
+    ),
+    Mutant(
+        DQN,
+        "return outputs.reshape(*outputs.shape[:-1], -1, self.config.num_bins)",
+        "return outputs.reshape(*outputs.shape[:-1], self.config.num_bins, -1).swapaxes(-1, -2)",
+        BASELINES,
+    ),
+    Mutant(DQN, "num_bins: int = 10", "num_bins: int = 11", BASELINES),
+    # DQN: target, loss, acting.
+    Mutant(
+        DQN,
+        "best = self.values(self.target_network, batch.next_observations).max(axis=-1)",
+        "best = self.values(self.network.model, batch.next_observations).max(axis=-1)",
+        BASELINES,
+    ),
+    Mutant(
+        DQN,
+        "best = self.values(self.target_network, batch.next_observations).max(axis=-1)",
+        "best = self.values(self.target_network, batch.next_observations).max(axis=-2)",
+        BASELINES,
+    ),
+    Mutant(
+        DQN,
+        "best = self.values(self.target_network, batch.next_observations).max(axis=-1)",
+        "states = batch.next_observations\n"
+        "        best = self.values_at(self.target_network, states, self.act(states, states))",
+        BASELINES,
+    ),
+    Mutant(DQN, "best.mean(axis=-1)", "best.sum(axis=-1)", BASELINES),
+    Mutant(DQN, "best.mean(axis=-1)", "best.sum(axis=-1) / self.config.num_bins", BASELINES),
+    Mutant(DQN, ".sum(axis=1).mean()", ".mean()", BASELINES),
+    Mutant(
+        DQN,
+        "self.values(self.network.model, observations).argmax(axis=-1)",
+        "self.values(self.target_network, observations).argmax(axis=-1)",
+        BASELINES,
+    ),
+    Mutant(
+        DQN,
+        "return self.values_at(self.network.model, observations, actions).mean(axis=-1)",
+        "return self.values_at(self.network.model, observations, actions).sum(axis=-1)",
+        BASELINES,
+    ),
+    Mutant(
+        DQN,
+        "target_network=track(self.target_network, network.model, config.target_rate),",
+        "target_network=track(self.target_network, self.network.model, config.target_rate),",
+        BASELINES,
+    ),
+    Mutant(
+        DQN,
+        "target_network=network,",
+        "target_network=eqx.tree_at(lambda mlp: mlp.layers[0].bias, network, replace_fn=jnp.sin),",
+        BASELINES,
+    ),
+    # Behavioural cloning.
+    Mutant(
+        BC, "- batch.actions) ** 2).mean()", "- batch.actions) ** 2).sum(axis=1).mean()", BASELINES
+    ),
+    Mutant(
+        BC,
+        "loss = ((actor(batch.observations) - batch.actions) ** 2).mean()",
+        "loss = abs(actor(batch.observations) - batch.actions).mean()",
+        BASELINES,
+    ),
+    Mutant(BC, "actor(batch.observations)", "actor(batch.next_observations)", BASELINES),
+    Mutant(
+        BC,
+        "return self.actor.model(observations)",
+        "return self.actor.model.network(observations)",
+        BASELINES,
+    ),
+    Mutant(BC, "adam(self.learning_rate)", "adam(self.learning_rate, 1e-2)", BASELINES),
+    Mutant(
+        BC,
+        "return BC(actor=actor, config=self.config), metrics",
+        "return BC(actor=self.actor, config=self.config), metrics",
+        BASELINES,
+    ),
+    Mutant(
+        BC,
+        "    def update(self, batch",
+        "    def value(self, observations: Array, actions: Array) -> Array:\n"
+        "        return observations[:, 0]\n\n"
+        "    def update(self, batch",
+        BASELINES,
+    ),
+    Mutant(
+        BC,
+        "hidden_sizes: tuple[int, ...] = (400, 300)",
+        "hidden_sizes: tuple[int, ...] = (256, 256)",
+        BASELINES,
+    ),
+    # VAE-BC.
+    Mutant(
+        VAE_BC,
+        "return self.vae.model.generate(observations, noise)",
+        "return self.vae.model.decode(observations, noise)",
+        BASELINES,
+    ),
+    Mutant(
+        VAE_BC,
+        "return self.vae.model.generate(observations, noise)",
+        "return self.vae.model.generate(observations, 0 * noise)",
+        BASELINES,
+    ),
+    Mutant(
+        VAE_BC,
+        "noise = jax.vmap(lambda key: jax.random.normal(key, shape))(keys)",
+        "noise = jax.random.normal(keys[0], (len(observations), *shape))",
+        BASELINES,
+    ),
+    Mutant(
+        VAE_BC,
+        "noise = jax.random.normal(key, (len(batch.rewards), self.vae.model.latent_size))",
+        "noise = jax.random.normal(key, (1, self.vae.model.latent_size))",
+        BASELINES,
+    ),
+    Mutant(
+        VAE_BC,
+        "noise = jax.random.normal(key, (len(batch.rewards), self.vae.model.latent_size))",
+        "noise = 0.5 * jax.random.normal(key, (len(batch.rewards), self.vae.model.latent_size))",
+        BASELINES,
+    ),
+    Mutant(
+        VAE_BC,
+        "vae.loss(batch.observations, batch.actions, noise)",
+        "vae.loss(batch.next_observations, batch.actions, noise)",
+        BASELINES,
+    ),
+    Mutant(VAE_BC, "adam(self.learning_rate, self.vae_l2)", "adam(self.learning_rate)", BASELINES),
+    Mutant(
+        VAE_BC,
+        "self.vae_hidden_sizes, self.latent_clip, key",
+        "self.vae_hidden_sizes, 0.5, key",
+        BASELINES,
+    ),
+    Mutant(
+        VAE_BC,
+        "vae_hidden_sizes: tuple[int, ...] = (750, 750)",
+        "vae_hidden_sizes: tuple[int, ...] = (400, 300)",
+        BASELINES,
+    ),
+    Mutant(
+        NETWORKS,
+        "return self.decode(observations, jnp.clip(noise, -self.latent_clip, self.latent_clip))",
+        "return self.decode(observations, noise)",
+        BASELINES,
+    ),
+    Mutant(NETWORKS, "loss = reconstruction + 0.5 * kl", "loss = reconstruction + kl", BASELINES),
+    # The ensemble: critics that are one, or share minibatches, targets or networks.
+    Mutant(NETWORKS, "for k in jax.random.split(key, count)", "for k in [key] * count", BASELINES),
+    Mutant(
+        ENSEMBLE,
+        "errors = critics.each(batches.observations, batches.actions) - target",
+        "errors = critics(batches.observations[0], batches.actions[0]) - target[0]",
+        BASELINES,
+    ),
+    Mutant(
+        ENSEMBLE,
+        "*(column.reshape(config.members, -1, *column.shape[1:]) for column in batch)",
+        "*(jnp.stack([x[i :: config.members] for i in range(config.members)]) for x in batch)",
+        BASELINES,
+    ),
+    Mutant(
+        ENSEMBLE,
+        "values = self.target_critics.each(following, self.target_actor(following))",
+        "values = self.target_critics(following, self.target_actor(following)).mean(axis=0)",
+        BASELINES,
+    ),
+    Mutant(
+        ENSEMBLE,
+        "values = self.target_critics.each(following, self.target_actor(following))",
+        "values = self.target_critics(following, self.target_actor(following)).min(axis=0)",
+        BASELINES,
+    ),
+    Mutant(
+        ENSEMBLE,
+        "values = self.target_critics.each(following, self.target_actor(following))",
+        "values = self.target_critics.each(following, self.actor.model(following))",
+        BASELINES,
+    ),
+    Mutant(
+        ENSEMBLE,
+        "values = self.target_critics.each(following, self.target_actor(following))",
+        "values = self.critics.model.each(following, self.target_actor(following))",
+        BASELINES,
+    ),
+    Mutant(
+        ENSEMBLE,
+        "target_critics=critics,",
+        "target_critics=Critics(*sizes, actor_key, self.members),",
+        BASELINES,
+    ),
+    Mutant(
+        ENSEMBLE,
+        "target_critics=track(self.target_critics, critics.model, config.target_rate),",
+        "target_critics=track(self.target_critics, self.critics.model, config.target_rate),",
+        BASELINES,
+    ),
+    Mutant(
+        ENSEMBLE,
+        "return self.members * self.member_batch_size",
+        "return self.member_batch_size",
+        BASELINES,
+    ),
+    Mutant(ENSEMBLE, "if self.members < 2:", "if self.members < 1:", BASELINES),
+    Mutant(ENSEMBLE, "members: int = 4", "members: int = 2", BASELINES),
+    # The ensemble: the uncertainty and the policy's step.
+    Mutant(ENSEMBLE, ".var(axis=0) + EPSILON", ".var(axis=0, ddof=1) + EPSILON", BASELINES),
+    Mutant(ENSEMBLE, ".var(axis=0) + EPSILON", ".var(axis=0)", BASELINES),
+    Mutant(
+        ENSEMBLE,
+        "return jnp.sqrt(critics(observations, actions).var(axis=0) + EPSILON)",
+        "return critics(observations, actions).var(axis=0)",
+        BASELINES,
+    ),
+    Mutant(ENSEMBLE, "uncertainty(critics.model,", "uncertainty(self.critics.model,", BASELINES),
+    Mutant(ENSEMBLE, "uncertainty(critics.model,", "-uncertainty(critics.model,", BASELINES),
+    Mutant(
+        ENSEMBLE,
+        "observations = batches.observations[0]",
+        "observations = batch.observations",
+        BASELINES,
+    ),
+    Mutant(
+        ENSEMBLE, "loss = (errors**2).mean(axis=1).sum()", "loss = (errors**2).mean()", BASELINES
+    ),
+    Mutant(
+        ENSEMBLE,
+        "return self.critics.model(observations, actions).mean(axis=0)",
+        "return self.critics.model(observations, actions).min(axis=0)",
+        BASELINES,
+    ),
     # Sampling and the loop.
     Mutant(
         TRAINING,
-        "indices = jax.random.randint(key, (rows,), 0, len(batch.rewards))",
-        "indices = jax.random.randint(key, (rows,), 0, len(batch.rewards) - 1)",
+        "indices = jax.random.randint(key, (rows,), 0, window)",
+        "indices = jax.random.randint(key, (rows,), 0, window - 1)",
         LOOP,
     ),
     Mutant(
@@ -219,12 +589,6 @@ MUTANTS = [
         "policy.py",
         "key = jax.random.fold_in(jax.random.key(seed), step)",
         "key = jax.random.key(seed)",
-        "test_evaluation.py",
-    ),
-    Mutant(
-        "evaluation.py",
-        "for i in np.flatnonzero(running):",
-        "for i in range(episodes):",
         "test_evaluation.py",
     ),
     Mutant("runs.py", 'if row["step"] <= step]', 'if row["step"] < step]', "test_runs.py"),
@@ -374,6 +738,314 @@ MUTANTS = [
         "best = np.where(logged.any(axis=1), best, 0.0)",
         "test_kernel.py",
     ),
+    # Episodes in lock-step.
+    Mutant(
+        "rollouts.py",
+        "            states=states,",
+        "            states=[simulator_state(environments[i]) for i in running.tolist()],",
+        "test_rollouts.py",
+    ),
+    Mutant(
+        "rollouts.py",
+        "running = running[~(step.terminated | step.truncated)]",
+        "running = running[~step.terminated]",
+        "test_rollouts.py",
+    ),
+    Mutant(
+        "rollouts.py",
+        "truncated=np.array(truncated, bool),",
+        "truncated=np.array(terminated, bool),",
+        "test_rollouts.py",
+    ),
+    Mutant(
+        "rollouts.py",
+        "environments[i].step(action)",
+        "environments[i].step(actions[0])",
+        "test_rollouts.py",
+    ),
+    Mutant(
+        "rollouts.py",
+        "observations = np.array(observations, np.float32)",
+        "observations = np.asarray(observations, np.float32)",
+        "test_rollouts.py",
+    ),
+    # Rows on disk and on the device.
+    Mutant(
+        "buffer.py",
+        'return rows[np.argsort(episodes, kind="stable")]',
+        "return rows",
+        "test_buffer.py",
+    ),
+    Mutant("buffer.py", "capacity += WRITE_ROWS", "capacity += 0", "test_buffer.py"),
+    Mutant(
+        "buffer.py",
+        'padded["actions"] = bounds.normalise(padded["actions"])',
+        "pass",
+        "test_buffer.py",
+    ),
+    Mutant(
+        "buffer.py",
+        'padded["actions"] = bounds.normalise(padded["actions"])',
+        'padded["actions"] = bounds.normalise(padded["actions"])\n'
+        '        padded["terminated"] |= padded["truncated"]',
+        "test_buffer.py",
+    ),
+    Mutant(
+        "buffer.py",
+        "buffer = write_in_place(buffer, new, start + first)",
+        "buffer = write_in_place(buffer, new, start)",
+        "test_buffer.py",
+    ),
+    Mutant("buffer.py", "file.truncate(size)", "pass", "test_buffer.py"),
+    # The behavioural agent.
+    Mutant(
+        "behaviour.py",
+        "if agent.steps + time < random_steps:",
+        "if False:",
+        "test_behaviour.py",
+    ),
+    Mutant(
+        "behaviour.py",
+        "if agent.steps + time < random_steps:",
+        "if agent.steps < random_steps:",
+        "test_behaviour.py",
+    ),
+    Mutant(
+        "behaviour.py",
+        "noise = generator.normal(0, schedule.noise, (1, task.action_size))",
+        "noise = generator.normal(0, schedule.noise, (1, task.action_size)) "
+        "/ task.bounds.half_width",
+        "test_behaviour.py",
+    ),
+    Mutant(
+        "behaviour.py",
+        "            agent.buffer,\n            windows,\n",
+        "            agent.buffer,\n            jnp.maximum(windows - len(rows), 1),\n",
+        "test_behaviour.py",
+    ),
+    Mutant(
+        "behaviour.py",
+        "windows = jnp.array([agent.steps + len(rows)])",
+        "windows = jnp.array([agent.steps + len(rows) // 2])",
+        "test_behaviour.py",
+    ),
+    Mutant(
+        "behaviour.py",
+        "if agent.steps // schedule.evaluate_every > before // schedule.evaluate_every:",
+        "if agent.steps % schedule.evaluate_every == 0:",
+        "test_behaviour.py",
+    ),
+    Mutant(
+        "behaviour.py",
+        "environment.reset(seed=reset_seed(schedule.seed, agent.episodes))",
+        "environment.reset(seed=reset_seed(schedule.seed, 0))",
+        "test_behaviour.py",
+    ),
+    Mutant(
+        "behaviour.py",
+        'episodes=int((rows["terminated"] | rows["truncated"]).sum()),',
+        'episodes=int(rows["terminated"].sum()),',
+        "test_behaviour.py",
+    ),
+    Mutant("behaviour.py", "log.cut_back(steps)", "log.path.touch()", "test_behaviour.py"),
+    Mutant(
+        "behaviour.py",
+        'if not (rows["terminated"][-1] or rows["truncated"][-1]):',
+        "if False:",
+        "test_behaviour.py",
+    ),
+    Mutant("behaviour.py", "if stop % ESTIMATE_EVERY == 0:", "if True:", "test_behaviour.py"),
+    Mutant(
+        "behaviour.py",
+        "            if agent.steps > 0:",
+        "            if True:",
+        "test_behaviour.py",
+    ),
+    Mutant("behaviour.py", "warm_up = 10_000 if", "warm_up = 1_000 if", "test_behaviour.py"),
+    # The recipes.
+    Mutant(
+        "collection.py",
+        "noise = generator.normal(0, self.noise, size) * bounds.half_width",
+        "noise = generator.normal(0, self.noise, size)",
+        "test_collection.py",
+    ),
+    Mutant(
+        "collection.py",
+        'return Recipe("imitation", expert.environment, Demonstrator(expert), transitions, seed)',
+        'return Recipe("imitation", expert.environment, Demonstrator(expert, 0.1), transitions, '
+        "seed)",
+        "test_collection.py",
+    ),
+    Mutant(
+        "collection.py",
+        "actions[i] = np.clip(actions[i] + noise, bounds.low, bounds.high)",
+        "actions[i] = actions[i] + noise",
+        "test_collection.py",
+    ),
+    Mutant(
+        "collection.py",
+        "if generator.random() < self.random_probability:",
+        "if generator.random() > self.random_probability:",
+        "test_collection.py",
+    ),
+    Mutant(
+        "collection.py",
+        "actions[i] = generator.uniform(bounds.low, bounds.high)",
+        "actions[i] = generator.uniform(-1, 1, size)",
+        "test_collection.py",
+    ),
+    Mutant(
+        "collection.py",
+        "play(environments, recipe, WAVE * waves)",
+        "play(environments, recipe, 0)",
+        "test_collection.py",
+    ),
+    Mutant("collection.py", "log.cut_back(count)", "log.path.touch()", "test_collection.py"),
+    Mutant(
+        "collection.py",
+        "rows = log.read()[: recipe.transitions]",
+        "rows = log.read()",
+        "test_collection.py",
+    ),
+    Mutant(
+        "collection.py",
+        "    require_new(path)\n    folder =",
+        "    folder =",
+        "test_collection.py",
+    ),
+    Mutant(
+        "collection.py",
+        '("rows.bin", "progress.json", ".lock", ".*.tmp")',
+        '("rows.bin", "progress.json", ".lock")',
+        "test_collection.py",
+    ),
+    Mutant(
+        "environments.py",
+        "return np.random.default_rng((seed, episode, 1))",
+        "return np.random.default_rng(reset_seed(seed, episode))",
+        "test_collection.py",
+    ),
+    Mutant(
+        "environments.py",
+        "return np.random.default_rng((seed, episode, 1))",
+        "return np.random.default_rng((seed, 1))",
+        "test_collection.py",
+    ),
+    # Experts.
+    Mutant(
+        "experts.py",
+        "ranked = sorted(runs, key=score, reverse=True)",
+        "ranked = sorted(runs, key=score)",
+        "test_experts.py",
+    ),
+    Mutant(
+        "experts.py",
+        "sorted(evaluations)[-LAST:]",
+        "sorted(evaluations)[:LAST]",
+        "test_experts.py",
+    ),
+    Mutant("experts.py", "sorted(evaluations)[-LAST:]", "sorted(evaluations)", "test_experts.py"),
+    Mutant(
+        "experts.py",
+        "for i, run in enumerate(ranked)\n",
+        "for i, run in enumerate(ranked[:keep])\n",
+        "test_experts.py",
+    ),
+    # Inspection.
+    Mutant(
+        "inspection.py",
+        "lengths = (stops - starts)[complete]",
+        "lengths = stops - starts",
+        "test_inspection.py",
+    ),
+    Mutant("inspection.py", "np.abs(scaled) >= 1 - AT_BOUND", "scaled >= 1", "test_inspection.py"),
+    # The concurrent task: which rows are there, when it ends, and that a run is concurrent at all.
+    Mutant(
+        TRAINING,
+        "np.repeat(stops, stops - starts)[:allowed]",
+        "np.arange(1, allowed + 1)",
+        "test_concurrent.py",
+    ),
+    Mutant(
+        TRAINING,
+        "np.repeat(stops, stops - starts)[:allowed]",
+        "np.repeat(np.maximum(starts, 1), stops - starts)[:allowed]",
+        "test_concurrent.py",
+    ),
+    Mutant(
+        TRAINING,
+        "ends = np.flatnonzero(dataset.terminated | dataset.truncated)",
+        "ends = np.flatnonzero(dataset.terminated)",
+        "test_concurrent.py",
+    ),
+    Mutant(TRAINING, "return int(ends[-1]) + 1", "return len(dataset)", "test_concurrent.py"),
+    Mutant(TRAINING, "if steps > allowed:", "if steps > len(dataset):", "test_concurrent.py"),
+    Mutant(
+        TRAINING,
+        "return windows[jnp.minimum(step, len(windows) - 1)]",
+        "return windows[-1]",
+        "test_concurrent.py",
+    ),
+    Mutant(
+        TRAINING,
+        "indices = jax.random.randint(key, (rows,), 0, window)",
+        "indices = jax.random.randint(key, (rows,), 0, len(batch.rewards))",
+        "test_concurrent.py",
+    ),
+    Mutant(
+        TRAINING,
+        "window = window_at(windows, step - 1)",
+        "window = window_at(windows, step)",
+        "test_concurrent.py",
+    ),
+    Mutant(
+        TRAINING,
+        "steps=min(schedule.steps, concurrent_updates(dataset))",
+        "steps=schedule.steps",
+        "test_concurrent.py",
+    ),
+    Mutant(TRAINING, "concurrent=schedule.concurrent,", "concurrent=False,", "test_concurrent.py"),
+    # True values and the meter.
+    Mutant(
+        "values.py",
+        "truths[step.episodes] += discount**time * step.rewards",
+        "truths[step.episodes] += discount ** (time + 1) * step.rewards",
+        "test_values.py",
+    ),
+    Mutant(
+        "values.py",
+        "within = time < left[step.episodes]",
+        "within = time <= left[step.episodes]",
+        "test_values.py",
+    ),
+    Mutant("values.py", "if time + 1 == HORIZON:", "if time == HORIZON:", "test_values.py"),
+    Mutant(
+        "values.py",
+        "actions = dataset.bounds.normalise(dataset.actions[rows])",
+        "actions = dataset.actions[rows]",
+        "test_values.py",
+    ),
+    Mutant(
+        "values.py",
+        "return np.asarray(limit - elapsed)",
+        "return np.asarray(limit + 0 * elapsed)",
+        "test_values.py",
+    ),
+    Mutant(
+        "values.py",
+        "set_simulator_state(env, state_at(dataset, env, row))",
+        "pass",
+        "test_values.py",
+    ),
+    Mutant("environments.py", "**{} if time_limit else NO_TIME_LIMIT", "**{}", "test_values.py"),
+    Mutant("meter.py", "jnp.where(excluded, jnp.inf, squares)", "squares", "test_meter.py"),
+    Mutant("meter.py", "np.where(scale > 0, scale, 1)", "1", "test_meter.py"),
+    Mutant(
+        "meter.py",
+        "return self.distance / self.data_distance",
+        "return self.distance",
+        "test_meter.py",
+    ),
 ]
 
 
@@ -389,22 +1061,19 @@ def is_caught(mutant: Mutant) -> bool:
         if text.count(mutant.old) != 1:
             sys.exit(f"{mutant.file}: {text.count(mutant.old)} places read {mutant.old!r}")
         path.write_text(text.replace(mutant.old, mutant.new))
-        result = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "pytest",
-                "-x",
-                "-p",
-                "no:cacheprovider",
-                f"tests/{mutant.tests}",
-            ],
-            cwd=copy,
-            env={**os.environ, "PYTHONPATH": str(copy / "src")},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider"]
+        try:
+            result = subprocess.run(
+                [*command, f"tests/{mutant.tests}"],
+                cwd=copy,
+                env={**os.environ, "PYTHONPATH": str(copy / "src")},
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=HANGS,
+            )
+        except subprocess.TimeoutExpired:
+            return True
         if result.returncode not in (0, 1):  # neither passed nor failed: the tests did not run
             sys.exit(f"{mutant.file}: {mutant.new!r}: pytest broke down\n{result.stdout[-2000:]}")
         return result.returncode == 1

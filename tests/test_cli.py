@@ -247,8 +247,13 @@ def test_impossible_options_are_refused_by_name(
 
 
 def test_an_incomplete_command_says_what_is_missing(refused_option: Refusal) -> None:
-    assert "{train, evaluate, theory, demo}" in refused_option()
-    assert "{bcq}" in refused_option("train")
+    verbs = "{train, evaluate, collect, experts, inspect, theory, demo}"
+    assert verbs in refused_option()
+    assert f"{{{', '.join(ALGORITHMS)}}}" in refused_option("train")
+    recipes = "{final-buffer, concurrent, imitation, imperfect, random}"
+    assert recipes in refused_option("collect")
+    assert "{train, list}" in refused_option("experts")
+    assert "{hopper, pendulum}" in refused_option("demo")
     assert "--data" in refused_option("train", "bcq")
     assert "RUN" in refused_option("evaluate").upper()
     assert "fly" in refused_option("fly")
@@ -275,9 +280,16 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("verbs", "words"),
     [
-        ((), ["train", "evaluate", "demo"]),
+        ((), ["train", "evaluate", "collect", "experts", "inspect", "theory", "demo"]),
         (("train",), list(ALGORITHMS)),
-        (("demo",), ["pendulum"]),
+        (("collect",), ["final-buffer", "concurrent", "imitation", "imperfect", "random"]),
+        (("collect", "concurrent"), ["--env", "--out", "--transitions", "--noise", "--seed"]),
+        (("collect", "imitation"), ["--env", "--out", "--policy", "--transitions", "--seed"]),
+        (("collect", "imperfect"), ["--policy", "--noise", "--random-probability", "--seed"]),
+        (("experts",), ["train", "list"]),
+        (("experts", "train"), ["--env", "--seeds", "--keep", "--steps", "--out"]),
+        (("inspect",), ["--picture", "--json"]),
+        (("demo",), ["hopper", "pendulum"]),
         (("theory",), ["--out", "--seed"]),
         (("demo", "pendulum"), ["--out", "--steps", "--seed"]),
         (("evaluate",), ["--env", "--episodes", "--seed", "--json"]),

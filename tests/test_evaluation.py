@@ -255,3 +255,27 @@ def test_the_summary_is_that_of_the_raw_returns() -> None:
         "returns": returns,
         "lengths": result.lengths.tolist(),
     }
+
+
+@pytest.mark.parametrize("count", [1, 24, 25, 26, 49, 50, 51, 100])
+def test_a_shrinking_number_of_rows_is_padded_to_few_sizes_and_changes_no_action(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = []
+    original = bcq.policy.act_in_rows
+
+    def watched(learner: Any, observations: Any, *others: Any) -> Any:
+        sizes.append(len(observations))
+        return original(learner, observations, *others)
+
+    monkeypatch.setattr(bcq.policy, "act_in_rows", watched)
+    config = bcq.BCQConfig(hidden_sizes=(8,), vae_hidden_sizes=(8,))
+    task = TaskSpec(2, ActionBounds(np.array([-1.0]), np.array([3.0])))
+    policy = bcq.Policy(config.create(2, 1, jax.random.key(0)), task)
+    observations = np.random.default_rng(0).normal(size=(100, 2)).astype(np.float32)
+    rows = np.sort(np.random.default_rng(1).choice(100, count, replace=False))
+    whole = policy.act(observations, seed=5, step=7)
+    part = policy.act(observations[rows], seed=5, step=7, rows=rows, capacity=100)
+    assert part.shape == (count, 1)
+    np.testing.assert_allclose(part, whole[rows], atol=1e-5)
+    assert sizes == [100, 25 if count <= 25 else 50 if count <= 50 else 100]

@@ -8,10 +8,12 @@ import bcq
 # A module may import only from rows below its own.
 LAYERS = (
     ("bcq.cli",),
-    ("bcq", "bcq.demo", "bcq.theory"),
+    ("bcq", "bcq.demo", "bcq.inspection", "bcq.theory"),
     ("bcq.collection",),
+    ("bcq.experts", "bcq.meter"),
     ("bcq.behaviour", "bcq.plots"),
     ("bcq.training",),
+    ("bcq.values",),
     ("bcq.evaluation", "bcq.runs"),
     ("bcq.algorithms",),
     ("bcq.buffer", "bcq.policy"),

@@ -21,9 +21,11 @@ from bcq.dataset import ActionBounds, Dataset
 from bcq.errors import BCQError, InputError
 from bcq.evaluation import Evaluation, evaluate
 from bcq.formats import load, save
+from bcq.meter import Meter, extrapolation_meter
 from bcq.policy import Policy
 from bcq.runs import Run
 from bcq.training import Schedule, train, train_run
+from bcq.values import Values, measure_values
 
 __version__ = version("bcq")
 
@@ -44,13 +46,17 @@ __all__ = [
     "EnsembleConfig",
     "Evaluation",
     "InputError",
+    "Meter",
     "Policy",
     "Run",
     "Schedule",
     "VAEBCConfig",
+    "Values",
     "collect_random",
     "evaluate",
+    "extrapolation_meter",
     "load",
+    "measure_values",
     "save",
     "train",
     "train_run",

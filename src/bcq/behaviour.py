@@ -28,7 +28,7 @@ from bcq.buffer import (
     write_to_device,
 )
 from bcq.dataset import Dataset, Floats, Provenance, TaskSpec
-from bcq.environments import Environment, make, reset_seed, task_of
+from bcq.environments import Environment, exploration, make, reset_seed, task_of
 from bcq.errors import require_seed
 from bcq.files import make_directory
 from bcq.learning import Minibatch, check_settings
@@ -139,7 +139,7 @@ def continue_behaviour(
     keys = Keys.of(schedule.seed)
     agent = restored(run, config, schedule, log, keys)
     with tqdm(total=schedule.steps, initial=agent.steps, unit="step", desc="exploring") as bar:
-        if agent.steps == 0:
+        if run.checkpoint_step() is None:
             evaluate_into(run, 0, agent.learner, schedule, bar)
         while agent.steps < schedule.steps:
             start = time.perf_counter()
@@ -159,7 +159,8 @@ def continue_behaviour(
                 run.save(agent.steps, agent.learner)
         log.sync()
         if run.checkpoint_step() != agent.steps:
-            evaluate_into(run, agent.steps, agent.learner, schedule, bar)
+            if agent.steps > 0:
+                evaluate_into(run, agent.steps, agent.learner, schedule, bar)
             run.save(agent.steps, agent.learner)
 
 
@@ -187,13 +188,12 @@ def restored(
 
 def episode(environment: Environment, agent: Agent, schedule: BehaviourSchedule) -> Iterator[Step]:
     """Plays the next episode, to its end or to that of the schedule."""
-    start = reset_seed(schedule.seed, agent.episodes)
-    observation, _ = environment.reset(seed=start)
-    generator = np.random.default_rng(start)
+    observation, _ = environment.reset(seed=reset_seed(schedule.seed, agent.episodes))
+    generator = exploration(schedule.seed, agent.episodes)
     task = task_of(environment)
     random_steps = schedule.random_steps or 0
 
-    def explore(observations: Floats, time: int) -> Floats:
+    def explore(observations: Floats, _: object, time: int) -> Floats:
         if agent.steps + time < random_steps:
             actions = generator.uniform(-1, 1, (1, task.action_size))
         else:

@@ -3,10 +3,10 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import jax
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional
@@ -14,10 +14,20 @@ from tyro.extras import SubcommandApp
 
 import bcq
 from bcq.algorithms import ALGORITHMS, name_of
+from bcq.behaviour import BehaviourSchedule
+from bcq.collection import (
+    collect_behaviour_to,
+    collect_to,
+    imitation,
+    imperfect,
+    random_batch,
+)
 from bcq.environments import require_registered
 from bcq.errors import BCQError, InputError
+from bcq.experts import bundled, describe, find, read_expert, train_experts
 from bcq.learning import AlgorithmConfig
 from bcq.training import Schedule
+from bcq.values import measure_run
 
 Config = TypeVar("Config", bound=AlgorithmConfig)
 
@@ -50,6 +60,11 @@ class Train(Generic[Config]):
         name = f"{name_of(self.algorithm)}-{self.data.stem}-seed{self.schedule.seed}"
         directory = self.out or Path("runs") / name
         run = bcq.train_run(directory, self.algorithm, self.schedule, dataset, resume=self.resume)
+        if self.schedule.true_value_every is not None:
+            from bcq import plots  # noqa: PLC0415 - matplotlib takes half a second to import
+
+            plots.value_curve(run, directory / "values.png")
+            print(f"estimated and true values are drawn in {directory / 'values.png'}")
         print(f"trained for {run.checkpoint_step():,} updates; the run is in {directory}")
 
 
@@ -65,17 +80,22 @@ class Evaluate:
     """how many episodes"""
     seed: int = 0
     """seed of the episodes' starts and of the policy's sampling"""
+    data: Path | None = None
+    """the batch it learned from, for --values and --meter"""
+    values: bool = False
+    """compare the estimated value with the true one, measured at 100 pairs of the batch"""
+    meter: bool = False
+    """say how far the policy is from the batch (1 = like the data); needs no simulator"""
     json: bool = False
     """print JSON, with every episode's return and length"""
 
     def __call__(self) -> None:
         """Prints the returns."""
         run = bcq.Run.open(self.run)
-        env = self.env or run.config["schedule"]["env"] or run.config["dataset"]["environment"]
-        if env is None:
-            raise InputError("this run names no environment; give one with --env")
-        if self.env is None:
-            require_registered(env)
+        if self.values or self.meter:
+            self.against_the_batch(run)
+            return
+        env = self.environment(run)
         result = bcq.evaluate(run.policy(), env, episodes=self.episodes, seed=self.seed)
         if self.json:
             print(json.dumps(result.summary() | {"env": env, "seed": self.seed}))
@@ -86,6 +106,249 @@ class Evaluate:
             f"from {result.returns.min():.1f} to {result.returns.max():.1f}, "
             f"length {result.lengths.mean():.0f}"
         )
+
+    def environment(self, run: bcq.Run) -> str:
+        """The one given, or the one that the run or its data names."""
+        env = self.env or run.config["schedule"]["env"] or run.config["dataset"]["environment"]
+        if env is None:
+            raise InputError("this run names no environment; give one with --env")
+        if self.env is None:
+            require_registered(env)
+        return str(env)
+
+    def against_the_batch(self, run: bcq.Run) -> None:
+        """Prints true values and the extrapolation meter, whichever was asked for."""
+        if self.data is None:
+            raise InputError(
+                "--values and --meter need --data, the batch that the run learned from"
+            )
+        dataset = bcq.load(self.data)
+        if dataset.fingerprint != run.config["dataset"].get("fingerprint"):
+            raise InputError(f"{self.data}: is not the batch that {self.run} learned from")
+        figures: dict[str, object] = {"step": run.checkpoint_step(), "seed": self.seed}
+        if self.values:
+            from bcq import plots  # noqa: PLC0415 - matplotlib takes half a second to import
+
+            values = measure_run(run, dataset, self.environment(run), seed=self.seed)
+            picture = run.directory / f"values-at-{run.checkpoint_step()}-seed{self.seed}.png"
+            plots.value_scatter(values, f"{run.config['algorithm'].upper()}", picture)
+            figures |= {**values.summary(), "picture": str(picture)}
+        if self.meter:
+            figures |= bcq.extrapolation_meter(run.policy(), dataset, seed=self.seed).summary()
+        print(json.dumps(figures) if self.json else as_lines(figures))
+
+
+def as_lines(figures: Mapping[str, object]) -> str:
+    """Figures for people, one a line."""
+
+    def words(value: object) -> str:
+        if isinstance(value, list):
+            return f"{value[0]:.4g} to {value[1]:.4g}"
+        return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+    return "\n".join(f"{name.replace('_', ' '):<30} {words(v)}" for name, v in figures.items())
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectBehaviour:
+    """Options of the batches that a learning DDPG agent leaves behind."""
+
+    env: str
+    """Gymnasium environment"""
+    out: Path
+    """HDF5 file to write; the agent's run directory, FILE.behaviour, stays beside it"""
+    transitions: int = 1_000_000
+    """time steps to explore for; every one of them is kept"""
+    seed: int = 0
+    """seed of everything random"""
+    noise: float
+    """standard deviation of the exploration noise, in half-widths of the action range"""
+    random_steps: int | None = None
+    """time steps of uniformly random actions at the start; 10,000 for HalfCheetah, else 1,000"""
+    recipe: ClassVar[str]
+
+    def __call__(self) -> None:
+        """Trains the agent and writes its buffer."""
+        schedule = BehaviourSchedule(
+            env=self.env,
+            steps=self.transitions,
+            seed=self.seed,
+            noise=self.noise,
+            random_steps=self.random_steps,
+        )
+        report(self.out, collect_behaviour_to(self.out, self.recipe, schedule))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectFinalBuffer(CollectBehaviour):
+    """Batch 1: all that a DDPG agent with much exploration saw while it learned."""
+
+    noise: float = 0.5
+    recipe = "final-buffer"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectConcurrent(CollectBehaviour):
+    """Batch 2: a DDPG agent's buffer in order, for `bcq train --concurrent`."""
+
+    noise: float = 0.1
+    recipe = "concurrent"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectImitation:
+    """Batch 3: an expert at work, without noise."""
+
+    env: str
+    """Gymnasium environment"""
+    out: Path
+    """HDF5 file to write"""
+    policy: str = "0"
+    """number of a bundled expert, or a run directory, or an expert's file"""
+    transitions: int = 1_000_000
+    """how many"""
+    seed: int = 0
+    """seed of everything random"""
+
+    def __call__(self) -> None:
+        """Collects."""
+        expert = find(self.policy, self.env)
+        recipe = imitation(expert, transitions=self.transitions, seed=self.seed)
+        report(self.out, collect_to(self.out, recipe))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectImperfect:
+    """Imperfect demonstrations: an expert with random actions and noise in between."""
+
+    env: str
+    """Gymnasium environment"""
+    out: Path
+    """HDF5 file to write"""
+    policy: str = "0"
+    """number of a bundled expert, or a run directory, or an expert's file"""
+    transitions: int = 100_000
+    """how many"""
+    random_probability: float = 0.3
+    """how often a uniformly random action is taken instead"""
+    noise: float = 0.3
+    """standard deviation of the noise on the other actions, in half-widths of the action range"""
+    seed: int = 0
+    """seed of everything random"""
+
+    def __call__(self) -> None:
+        """Collects."""
+        recipe = imperfect(
+            find(self.policy, self.env),
+            transitions=self.transitions,
+            noise=self.noise,
+            random_probability=self.random_probability,
+            seed=self.seed,
+        )
+        report(self.out, collect_to(self.out, recipe))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectRandom:
+    """Supplement D.3: uniformly random actions."""
+
+    env: str
+    """Gymnasium environment (the paper has Pendulum and Reacher)"""
+    out: Path
+    """HDF5 file to write"""
+    transitions: int = 5_000
+    """how many"""
+    seed: int = 0
+    """seed of everything random"""
+
+    def __call__(self) -> None:
+        """Collects."""
+        recipe = random_batch(self.env, transitions=self.transitions, seed=self.seed)
+        report(self.out, collect_to(self.out, recipe))
+
+
+def report(path: Path, dataset: bcq.Dataset) -> None:
+    """Says what was collected."""
+    returns = dataset.episode_returns
+    mean = f", return {returns.mean():.1f} ± {returns.std():.1f} (std)" if len(returns) else ""
+    print(f"{path}: {len(dataset):,} transitions, {len(returns):,} complete episodes{mean}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainExperts:
+    """Train DDPG agents, rank them by the mean of their last ten evaluations, keep the best."""
+
+    env: str
+    """Gymnasium environment"""
+    seeds: str = "0..14"
+    """seeds of the agents: 0..14, or 0,2,5"""
+    keep: int = 5
+    """how many to keep"""
+    steps: int = 1_000_000
+    """time steps of each"""
+    out: Path = Path("runs/experts")
+    """folder of the agents' runs; the kept ones are in its folder `kept`"""
+
+    def __call__(self) -> None:
+        """Trains what is not trained yet, and ranks."""
+        seeds = parse_seeds(self.seeds)
+        if not 1 <= self.keep <= len(seeds):
+            raise InputError(f"keep: {self.keep} is not between 1 and {len(seeds)}, the seeds")
+        schedules = [BehaviourSchedule(env=self.env, steps=self.steps, seed=s) for s in seeds]
+        for path in train_experts(self.out, schedules, keep=self.keep):
+            print(describe(read_expert(path)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListExperts:
+    """The experts that ship with this package, and what they earn."""
+
+    def __call__(self) -> None:
+        """Prints a line each."""
+        for path in bundled("*"):
+            print(describe(read_expert(path)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspect:
+    """What a batch holds: sizes, episodes, returns, actions, where it comes from."""
+
+    data: Positional[Path]
+    """the batch: an HDF5 file in D4RL's layout"""
+    picture: Path | None = None
+    """where the picture goes; the file's name with .png unless given"""
+    json: bool = False
+    """print JSON"""
+
+    def __call__(self) -> None:
+        """Prints and draws."""
+        from bcq import inspection  # noqa: PLC0415 - matplotlib takes half a second to import
+
+        dataset = bcq.load(self.data)
+        figures = inspection.summary(dataset)
+        print(json.dumps(figures) if self.json else inspection.as_text(figures))
+        path = self.picture or self.data.with_suffix(".png")
+        inspection.picture(dataset, path)
+        if not self.json:
+            print(f"picture        {path}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HopperDemo:
+    """BCQ, DDPG and BC learn to hop from imperfect demonstrations (Section 5)."""
+
+    out: Path = Path("runs/demo-hopper")
+    """where batch, runs and picture go; an interrupted demo continues there"""
+    steps: int = 10_000
+    """updates to train each for"""
+    seed: int = 0
+    """seed of the batch and of training"""
+
+    def __call__(self) -> None:
+        """Collects, trains, evaluates, draws."""
+        from bcq import demo  # noqa: PLC0415 - matplotlib takes half a second to import
+
+        demo.hopper(self.out, steps=self.steps, seed=self.seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,14 +391,42 @@ def application() -> SubcommandApp:
     train = SubcommandApp()
     for name, config in ALGORITHMS.items():
         train.command(name=name, help=config.__doc__)(Train[config])  # type: ignore[valid-type]
+    collect = SubcommandApp()
+    collect.command(name="final-buffer")(CollectFinalBuffer)
+    collect.command(name="concurrent")(CollectConcurrent)
+    collect.command(name="imitation")(CollectImitation)
+    collect.command(name="imperfect")(CollectImperfect)
+    collect.command(name="random")(CollectRandom)
+    experts = SubcommandApp()
+    experts.command(name="train")(TrainExperts)
+    experts.command(name="list")(ListExperts)
     demos = SubcommandApp()
+    demos.command(name="hopper")(HopperDemo)
     demos.command(name="pendulum")(PendulumDemo)
     app = SubcommandApp()
     app.command(train, name="train", help="Learn a policy from a fixed batch of transitions.")
     app.command(name="evaluate")(Evaluate)
+    app.command(collect, name="collect", help="Make a batch as the paper did.")
+    app.command(experts, name="experts", help="Train experts, or list the bundled ones.")
+    app.command(name="inspect")(Inspect)
     app.command(name="theory")(Theory)
     app.command(demos, name="demo", help="See it work, with nothing to prepare.")
     return app
+
+
+def parse_seeds(text: str) -> list[int]:
+    """0..14 or 0,2,5 as numbers."""
+    try:
+        if ".." in text:
+            first, last = text.split("..")
+            seeds = list(range(int(first), int(last) + 1))
+        else:
+            seeds = [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise InputError(f"seeds: {text!r} is neither like 0..14 nor like 0,2,5") from error
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise InputError(f"seeds: {text!r} names no seed, or one twice")
+    return seeds
 
 
 def use_compilation_cache() -> None:

@@ -1,44 +1,92 @@
 """Demonstrations that need nothing but this package."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from bcq.algorithms import BCQConfig
-from bcq.collection import collect_random
+from bcq.algorithms import BCConfig, BCQConfig, DDPGConfig
+from bcq.collection import Recipe, collect_to, imperfect, random_batch
+from bcq.dataset import Dataset
+from bcq.experts import find
 from bcq.files import make_directory
-from bcq.formats import load, save
-from bcq.plots import learning_curve, returns_by_step
+from bcq.formats import load
+from bcq.learning import AlgorithmConfig
+from bcq.plots import learning_curves
+from bcq.runs import Run, returns_by_step
 from bcq.training import Schedule, train_run
 
-PENDULUM = "Pendulum-v1"
+PENDULUM, HOPPER = "Pendulum-v1", "Hopper-v5"
 
 
 def pendulum(directory: Path, *, steps: int, seed: int) -> None:
     """BCQ swings up a pendulum after watching 5,000 random actions (supplement D.3)."""
+    recipe = random_batch(PENDULUM, seed=seed)
+    configs: dict[str, AlgorithmConfig] = {"bcq": BCQConfig(vae_l2=1e-3)}
+    show(directory, recipe, configs, steps=steps, evaluate_every=1_000)
+
+
+def hopper(directory: Path, *, steps: int, seed: int) -> None:
+    """BCQ, DDPG and BC hop after imperfect demonstrations, the paper's most telling case."""
+    recipe = imperfect(find("0", HOPPER), seed=seed)
+    configs: dict[str, AlgorithmConfig] = {
+        "bcq": BCQConfig(),
+        "ddpg": DDPGConfig(),
+        "bc": BCConfig(),
+    }
+    show(directory, recipe, configs, steps=steps, evaluate_every=2_000)
+
+
+def show(
+    directory: Path,
+    recipe: Recipe,
+    configs: dict[str, AlgorithmConfig],
+    *,
+    steps: int,
+    evaluate_every: int,
+) -> None:
+    """Collects a batch, trains each algorithm on it, and says what each earns."""
     schedule = Schedule(
-        steps=steps, seed=seed, env=PENDULUM, evaluate_every=1_000, checkpoint_every=1_000
+        steps=steps,
+        seed=recipe.seed,
+        env=recipe.environment,
+        evaluate_every=evaluate_every,
+        checkpoint_every=1_000,
     )
     make_directory(directory)
     batch = directory / "batch.hdf5"
     if not batch.exists():
-        save(collect_random(PENDULUM, transitions=5_000, seed=seed, progress=True), batch)
+        collect_to(batch, recipe)
     dataset = load(batch)
     print(
-        f"The batch: {len(dataset):,} steps of uniformly random actions on {PENDULUM}, "
-        f"{len(dataset.episodes)} episodes.\n"
-        "BCQ learns from it alone; the environment serves only to measure.\n"
+        f"The batch: {len(dataset):,} steps on {recipe.environment}, {len(dataset.episodes)} "
+        f"episodes.\nBehaviour: {dataset.provenance.behaviour}.\n"
+        "What follows learns from it alone; the environment serves only to measure.\n"
     )
-    run = train_run(directory / "run", BCQConfig(vae_l2=1e-3), schedule, dataset, resume=True)
-    evaluations = returns_by_step(run)
-    print(f"\n{'':>24}  {'return':>8}  {'± std':>6}")
-    rows = [("the batch's episodes", list(dataset.episode_returns))]
-    rows += [(f"BCQ, {step:,} updates", returns) for step, returns in evaluations.items()]
-    for name, returns in rows:
-        print(f"{name:>24}  {np.mean(returns):8.0f}  {np.std(returns):6.0f}")
-    last = list(evaluations)[-3:]
-    mean = np.mean([evaluations[step] for step in last])
-    print(f"{f'mean of the last {len(last)}':>24}  {mean:8.0f}\n")
-    picture = directory / "learning_curve.png"
-    learning_curve(run, picture)
-    print(f"learning curve  {picture}\nbatch           {batch}\nrun             {run.directory}")
+    runs = [
+        train_run(directory / name, config, schedule, dataset, resume=True)
+        for name, config in configs.items()
+    ]
+    print_table(dataset, runs)
+    picture = directory / "learning_curves.png"
+    learning_curves(runs, picture)
+    print(f"learning curves  {picture}\nbatch            {batch}\nruns             {directory}")
+
+
+def print_table(dataset: Dataset, runs: Sequence[Run]) -> None:
+    """Returns of the batch, of each evaluation and of the last three together."""
+    evaluations = [returns_by_step(run) for run in runs]
+    names = [run.config["algorithm"].upper() for run in runs]
+    print("\n" + f"{'return ± std of an episode':<28}" + "".join(f"{n:>16}" for n in names))
+    for step in evaluations[0]:
+        cells = "".join(cell(returns[step]) for returns in evaluations)
+        print(f"{f'{step:,} updates':<28}{cells}")
+    last = list(evaluations[0])[-3:]
+    cells = "".join(cell(np.concatenate([returns[s] for s in last])) for returns in evaluations)
+    print(f"{f'the last {len(last)} together':<28}{cells}")
+    print(f"{'the batch':<28}{cell(dataset.episode_returns)}\n")
+
+
+def cell(returns: Sequence[float] | np.ndarray) -> str:
+    """Mean and spread."""
+    return f"{f'{np.mean(returns):.0f} ± {np.std(returns):.0f}':>16}"

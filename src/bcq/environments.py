@@ -6,10 +6,13 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from bcq.dataset import ActionBounds, TaskSpec
+from bcq.dataset import ActionBounds, Floats, TaskSpec
 from bcq.errors import InputError
 
 Environment = gymnasium.Env[NDArray[Any], NDArray[np.float32]]
+
+VELOCITY_CLIP = 10.0  # of Hopper's and Walker2d's observations
+NO_TIME_LIMIT: dict[str, Any] = {"max_episode_steps": -1}  # Gymnasium's word for none
 
 
 class SimulatorState(NamedTuple):
@@ -19,10 +22,10 @@ class SimulatorState(NamedTuple):
     qvel: NDArray[np.float64]
 
 
-def make(name: str) -> Environment:
+def make(name: str, *, time_limit: bool = True) -> Environment:
     """The environment of that name, if its observations and actions are vectors of numbers."""
     try:
-        environment: Environment = gymnasium.make(name)
+        environment: Environment = gymnasium.make(name, **{} if time_limit else NO_TIME_LIMIT)
     except (gymnasium.error.Error, ImportError) as error:
         raise InputError(f"environment {name}: {error}") from error
     observations, actions = environment.observation_space, environment.action_space
@@ -34,9 +37,9 @@ def make(name: str) -> Environment:
     return environment
 
 
-def make_for(name: str, task: TaskSpec) -> Environment:
+def make_for(name: str, task: TaskSpec, *, time_limit: bool = True) -> Environment:
     """The environment of that name, if it fits the data's sizes."""
-    environment = make(name)
+    environment = make(name, time_limit=time_limit)
     actual = task_of(environment)
     for kind, ours, theirs in (
         ("observations", task.observation_size, actual.observation_size),
@@ -48,6 +51,11 @@ def make_for(name: str, task: TaskSpec) -> Environment:
                 "give the environment that the data came from"
             )
     return environment
+
+
+def time_limit_of(name: str) -> int | None:
+    """Steps after which an environment cuts an episode, if it does."""
+    return gymnasium.spec(name).max_episode_steps
 
 
 def task_of(environment: Environment) -> TaskSpec:
@@ -85,12 +93,53 @@ def reset_seed(seed: int, episode: int) -> int:
     return int(np.random.SeedSequence((seed, episode)).generate_state(1)[0] >> 1)
 
 
+def exploration(seed: int, episode: int) -> np.random.Generator:
+    """What an episode's exploration draws from: not the numbers that its start was drawn from."""
+    return np.random.default_rng((seed, episode, 1))
+
+
 def simulator_state(environment: Environment) -> SimulatorState | None:
     """The state that an environment is in, if it can be had."""
     simulator: Any = environment.unwrapped
     if hasattr(simulator, "data"):  # MuJoCo
         return SimulatorState(simulator.data.qpos.copy(), simulator.data.qvel.copy())
-    if environment.spec is not None and environment.spec.id.startswith("Pendulum"):
+    if kind(environment) == "Pendulum":
         angle, velocity = simulator.state
         return SimulatorState(np.array([angle], float), np.array([velocity], float))
     return None
+
+
+def set_simulator_state(environment: Environment, state: SimulatorState) -> None:
+    """Puts an environment that has been reset into a state."""
+    simulator: Any = environment.unwrapped
+    if hasattr(simulator, "set_state"):  # MuJoCo
+        simulator.set_state(state.qpos, state.qvel)
+    else:
+        simulator.state = np.concatenate([state.qpos, state.qvel])
+
+
+def kind(environment: Environment) -> str:
+    """An environment's name without its version."""
+    return "" if environment.spec is None else environment.spec.id.partition("-")[0]
+
+
+def state_from_observation(environment: Environment, observation: Floats) -> SimulatorState:
+    """The simulator's state, where an observation gives it exactly (but for rounding).
+
+    Where an environment stands along its track is not observed, and does not matter.
+    """
+    values = observation.astype(float)
+    match kind(environment):
+        case "HalfCheetah" | "Hopper" | "Walker2d" as name:
+            joints = {"HalfCheetah": 8, "Hopper": 5, "Walker2d": 8}[name]
+            if name != "HalfCheetah" and (np.abs(values[joints:]) >= VELOCITY_CLIP).any():
+                raise InputError(f"a velocity is at {name}'s clip of {VELOCITY_CLIP:g}")
+            return SimulatorState(np.append(0.0, values[:joints]), values[joints:])
+        case "Reacher":
+            angles = np.arctan2(values[2:4], values[:2])
+            return SimulatorState(
+                np.concatenate([angles, values[4:6]]), np.append(values[6:8], [0.0, 0.0])
+            )
+        case "Pendulum":
+            return SimulatorState(np.arctan2(values[1:2], values[:1]), values[2:3])
+    raise InputError("its state cannot be rebuilt from observations")

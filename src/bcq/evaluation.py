@@ -51,7 +51,9 @@ def evaluate(policy: Policy, environment: str, *, episodes: int = 10, seed: int 
     for step in lockstep(
         environments,
         observations,
-        lambda observations, time: policy.act(observations, seed=seed, step=time),
+        lambda observations, rows, time: policy.act(
+            observations, seed=seed, step=time, rows=rows, capacity=episodes
+        ),
     ):
         returns[step.episodes] += step.rewards
         lengths[step.episodes] += 1

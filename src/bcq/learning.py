@@ -26,15 +26,19 @@ class Minibatch(NamedTuple):
     terminated: Array  # (batch,), true where the environment itself ended, not a time limit
 
 
-class Algorithm(Protocol):
+class Acting(Protocol):
+    """A pytree that can act."""
+
+    def act(self, observations: Array, keys: Array) -> Array:
+        """Actions on the [-1, 1] scale, one random key a row."""
+        ...
+
+
+class Algorithm(Acting, Protocol):
     """A learner: an immutable pytree that an update turns into the next one."""
 
     def update(self, batch: Minibatch, key: Array) -> tuple[Self, Metrics]:
         """One iteration of training on one minibatch."""
-        ...
-
-    def act(self, observations: Array, keys: Array) -> Array:
-        """Actions on the [-1, 1] scale, one random key a row."""
         ...
 
 

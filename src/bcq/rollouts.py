@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 from bcq.dataset import Flags, Floats
 from bcq.environments import Environment, SimulatorState, simulator_state
 
-Act = Callable[[Floats, int], Floats]  # (observations, time step) -> actions
+Rows = NDArray[np.int64]
+Act = Callable[[Floats, Rows, int], Floats]  # (observations, which rows, time step) -> actions
 
 
 class Step(NamedTuple):
     """One time step of the episodes that are still running, one a row."""
 
-    episodes: NDArray[np.int64]  # which environments these rows are of
+    episodes: Rows  # which environments these rows are of
     observations: Floats
     states: list[SimulatorState | None]  # before the step
     actions: Floats
@@ -28,21 +29,23 @@ class Step(NamedTuple):
 def lockstep(environments: Sequence[Environment], observations: Floats, act: Act) -> Iterator[Step]:
     """Steps environments together, from where they stand, until each has ended.
 
-    One that has ended is left alone, so nothing resets by itself; its row goes on being acted for,
-    to keep the shape, and is ignored.
+    One that has ended is left alone, so nothing resets by itself, and is not acted for.
     """
     observations = np.array(observations, np.float32)
     running, time = np.arange(len(environments)), 0
     while len(running):
-        actions = act(observations, time)
+        actions = act(observations[running], running, time)
         states = [simulator_state(environments[i]) for i in running.tolist()]
-        results = [environments[i].step(actions[i]) for i in running.tolist()]
+        results = [
+            environments[i].step(action)
+            for i, action in zip(running.tolist(), actions, strict=True)
+        ]
         following, rewards, terminated, truncated, _ = zip(*results, strict=True)
         step = Step(
             episodes=running,
             observations=observations[running],
             states=states,
-            actions=actions[running],
+            actions=actions,
             rewards=np.array(rewards, float),
             next_observations=np.array(following, np.float32),
             terminated=np.array(terminated, bool),

@@ -3,6 +3,7 @@
 config.json       everything the run depends on, written once
 metrics.jsonl     one row every hundred updates
 episodes.jsonl    one row an evaluation episode
+values.jsonl      one row a state-action pair whose true value was measured
 timing.jsonl      wall-clock figures, the only ones that differ between two equal runs
 checkpoint.json   names the newest checkpoint, its step and its SHA-256
 step-N.safetensors  every array of the learner, optimizer included, by name
@@ -13,11 +14,12 @@ import hashlib
 import json
 import os
 import subprocess
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -29,12 +31,13 @@ from bcq.algorithms import ALGORITHMS
 from bcq.dataset import TaskSpec
 from bcq.errors import InputError
 from bcq.files import make_directory, replacing, write_text
-from bcq.learning import Algorithm, AlgorithmConfig
+from bcq.learning import Acting, Algorithm, AlgorithmConfig
 from bcq.policy import Policy
 
 FORMAT = 1
-LOGS = ("metrics.jsonl", "episodes.jsonl", "timing.jsonl")
+LOGS = ("metrics.jsonl", "episodes.jsonl", "values.jsonl", "timing.jsonl")
 Row = dict[str, Any]
+Learner = TypeVar("Learner", bound=Acting)
 
 
 class Run:
@@ -203,6 +206,14 @@ class Run:
         return Policy(checkpoint[1], self.task)
 
 
+def returns_by_step(run: Run) -> dict[int, list[float]]:
+    """Each evaluation's returns, in the order they were made."""
+    returns: dict[int, list[float]] = defaultdict(list)
+    for row in run.read("episodes.jsonl"):
+        returns[row["step"]].append(row["return"])
+    return returns
+
+
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """Keeps a second process from writing a run meanwhile."""
@@ -235,7 +246,7 @@ def read_json(path: Path) -> Row:
     return content
 
 
-def named_arrays(learner: Algorithm) -> dict[str, np.ndarray]:
+def named_arrays(learner: Acting) -> dict[str, np.ndarray]:
     """Every array of a learner under its path, such as `vae.model.encoder.layers.0.weight`."""
     return {
         jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf)
@@ -243,7 +254,7 @@ def named_arrays(learner: Algorithm) -> dict[str, np.ndarray]:
     }
 
 
-def with_arrays(skeleton: Algorithm, arrays: dict[str, np.ndarray], source: Path) -> Algorithm:
+def with_arrays(skeleton: Learner, arrays: dict[str, np.ndarray], source: Path) -> Learner:
     """The learner that `named_arrays` took apart."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(skeleton)
     names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
@@ -257,9 +268,7 @@ def with_arrays(skeleton: Algorithm, arrays: dict[str, np.ndarray], source: Path
                 f"{source}: is of another learner (array {name} is {found.dtype}{found.shape}, "
                 f"not {expected.dtype}{expected.shape})"
             )
-    learner: Algorithm = jax.tree.unflatten(
-        structure, [jnp.asarray(arrays[name]) for name in names]
-    )
+    learner: Learner = jax.tree.unflatten(structure, [jnp.asarray(arrays[name]) for name in names])
     return learner
 
 

@@ -32,6 +32,7 @@ from bcq.learning import (
 )
 from bcq.policy import Policy
 from bcq.runs import Row, Run, locked, named_arrays, surroundings
+from bcq.values import measure_values, require_measurable
 
 CHUNK = 100  # updates in one call of compiled code, and in one row of metrics
 ESTIMATE_EVERY = 2_500  # updates between two value estimates, over 100 transitions (supplement F)
@@ -205,6 +206,8 @@ class Schedule:
     """episodes in an evaluation"""
     checkpoint_every: int = 5_000
     """updates between two checkpoints (a multiple of 100)"""
+    true_value_every: int | None = None
+    """updates between two measurements of true values in the environment (a multiple of 100)"""
     concurrent: bool = False
     """replay a buffer in the order it was logged, one update a row: after each episode, as many
     as it has rows, from the rows so far (the paper's concurrent task; ends with the buffer)"""
@@ -215,9 +218,11 @@ class Schedule:
             at_least_one=("steps", "evaluate_every", "evaluate_episodes", "checkpoint_every"),
         )
         require_seed(self.seed)
-        for name in ("evaluate_every", "checkpoint_every"):
-            if getattr(self, name) % CHUNK:
-                raise InputError(f"{name}: {getattr(self, name)} is not a multiple of {CHUNK}")
+        for name in ("evaluate_every", "checkpoint_every", "true_value_every"):
+            if (every := getattr(self, name)) is not None and (every < 1 or every % CHUNK):
+                raise InputError(f"{name}: {every} is not a multiple of {CHUNK}")
+        if self.true_value_every is not None and self.env is None:
+            raise InputError("true_value_every: needs --env, to measure in")
 
 
 def train_run(
@@ -231,6 +236,8 @@ def train_run(
     """Trains into a run directory; resumed, the result is that of a run never interrupted."""
     if schedule.env is not None:
         make_for(schedule.env, dataset.task).close()
+    if schedule.true_value_every is not None and schedule.env is not None:
+        require_measurable(config, dataset, schedule.env)
     if schedule.concurrent:
         schedule = replace(schedule, steps=min(schedule.steps, concurrent_updates(dataset)))
     make_directory(directory)
@@ -273,6 +280,8 @@ def continue_run(run: Run, config: AlgorithmConfig, schedule: Schedule, dataset:
                     file=sys.stderr,
                 )
             last = step == schedule.steps
+            if schedule.true_value_every and (last or step % schedule.true_value_every == 0):
+                measure_values_into(run, step, learner, schedule, dataset)
             if last or step % schedule.evaluate_every == 0:
                 evaluate_into(run, step, learner, schedule, bar)
             if last or step % schedule.checkpoint_every == 0:
@@ -333,6 +342,24 @@ def flat(name: str, value: object) -> Row:
     if isinstance(value, dict):
         return {f"{name}.{key}": json.loads(json.dumps(item)) for key, item in value.items()}
     return {name: value}
+
+
+def measure_values_into(
+    run: Run, step: int, learner: Algorithm, schedule: Schedule, dataset: Dataset
+) -> None:
+    """Appends estimates and truths to the run, raw, pair by pair; they depend on (seed, step)."""
+    assert schedule.env is not None
+    values = measure_values(
+        Policy(learner, run.task),
+        dataset,
+        schedule.env,
+        discount=run.config["settings"]["discount"],
+        seed=reset_seed(schedule.seed, step),
+        window=int(window_at(growing_windows(dataset, step), step - 1))
+        if schedule.concurrent
+        else None,
+    )
+    run.append("values.jsonl", [{"step": step, **pair} for pair in values.pairs()])
 
 
 class Evaluated(Protocol):

@@ -8,6 +8,7 @@ import numpy as np
 from bcq.dataset import ActionBounds, Dataset
 from bcq.environments import registered_bounds
 from bcq.errors import InputError
+from bcq.files import make_directory
 from bcq.formats import hdf5
 
 SUFFIXES = (".hdf5", ".h5")
@@ -46,6 +47,19 @@ def load(
 def save(dataset: Dataset, path: str | Path) -> None:
     """Writes a batch as HDF5."""
     path = Path(path)
+    require_known_suffix(path)
+    hdf5.write(dataset, path)
+
+
+def require_known_suffix(path: Path) -> None:
+    """Refuses a file name that does not say which format it is."""
     if path.suffix not in SUFFIXES:
         raise InputError(f"{path}: name the file with one of {', '.join(SUFFIXES)}")
-    hdf5.write(dataset, path)
+
+
+def require_new(path: Path) -> None:
+    """Refuses, before any work is done, a file that could not be written in the end."""
+    require_known_suffix(path)
+    if path.exists():
+        raise InputError(f"{path}: exists already; name another file, or remove it")
+    make_directory(path.parent)

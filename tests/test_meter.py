@@ -1,0 +1,101 @@
+"""The extrapolation meter, by hand and on policies that are known to be near or far."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+
+import bcq
+from bcq.dataset import ActionBounds, Columns, Dataset, Provenance
+from bcq.meter import Meter, compare, extrapolation_meter, nearest_rows
+from bcq.policy import Policy
+
+
+class Shifted(eqx.Module):
+    """What the batch's behaviour does, moved by a constant."""
+
+    shift: float = eqx.field(static=True)
+
+    def act(self, observations: Array, keys: Array) -> Array:
+        del keys
+        return jnp.clip(0.5 * jnp.sin(observations) + self.shift, -1, 1)
+
+
+def make_batch(rows: int = 600, noise: float = 0.05, seed: int = 0) -> Dataset:
+    """Actions near half the sine of the state, whose second number is on another scale."""
+    random = np.random.default_rng(seed)
+    states = random.uniform(-3, 3, (rows, 2))
+    actions = np.clip(0.5 * np.sin(states) + noise * random.normal(size=(rows, 2)), -1, 1)
+    columns = Columns(
+        "made up",
+        {
+            "observations": states,
+            "actions": 10 * actions,
+            "rewards": np.zeros(rows),
+            "next_observations": states,
+            "terminated": np.zeros(rows, bool),
+        },
+        Provenance(),
+    )
+    return Dataset.from_columns(columns, ActionBounds(np.full(2, -10.0), np.full(2, 10.0)))
+
+
+def measure(shift: float, dataset: Dataset) -> Meter:
+    return extrapolation_meter(Policy(Shifted(shift), dataset.task), dataset)
+
+
+def test_a_policy_like_the_data_is_near_one_and_one_beside_it_is_far() -> None:
+    dataset = make_batch()
+    like, beside, far = (measure(shift, dataset) for shift in (0.0, 0.25, 0.5))
+    assert 0.5 < like.ratio < 1.2
+    assert 3 < beside.ratio < far.ratio
+    assert like.outside < 0.3
+    assert far.outside > 0.9
+    assert like.data_distance == beside.data_distance
+    assert like.reconstruction_ratio is None
+
+
+def test_the_meter_does_not_depend_on_the_scale_of_actions_or_observations() -> None:
+    dataset = make_batch()
+    columns = dataset.columns()
+    scaled = Dataset.from_columns(
+        Columns("scaled", {**columns.arrays, "actions": dataset.actions / 5}, Provenance()),
+        ActionBounds(np.full(2, -2.0), np.full(2, 2.0)),
+    )
+    assert measure(0.25, scaled).ratio == pytest.approx(measure(0.25, dataset).ratio, rel=1e-4)
+    stretched = dataset.observations * np.array([1.0, 1000.0], np.float32)
+    again = Dataset.from_columns(
+        Columns("stretched", {**columns.arrays, "observations": stretched}, Provenance()),
+        dataset.bounds,
+    )
+    rows = np.arange(50)
+    assert (nearest_rows(again, rows) == nearest_rows(dataset, rows)).mean() > 0.99
+
+
+def test_nearest_rows_leave_the_row_itself_out_and_agree_with_loops() -> None:
+    dataset = make_batch(rows=80)
+    rows = np.array([3, 40, 79])
+    scaled = dataset.observations / dataset.observations.std(axis=0)
+    for row, found in zip(rows, nearest_rows(dataset, rows), strict=True):
+        distances = np.linalg.norm(scaled - scaled[row], axis=1)
+        distances[row] = np.inf
+        assert set(found.tolist()) == set(np.argsort(distances)[:10].tolist())
+
+
+def test_distances_and_ranges_by_hand() -> None:
+    near = np.array([[[0.0, 0.0], [1.0, 1.0]]], np.float32)
+    distance, outside = compare(np.array([[1.0, 1.5]], np.float32), near)
+    assert distance == pytest.approx(0.5)
+    assert outside == 0.5
+
+
+def test_a_learner_with_a_vae_is_also_measured_by_it() -> None:
+    dataset = make_batch()
+    config = bcq.VAEBCConfig(vae_hidden_sizes=(32, 32))
+    *_, (_, learner, _) = bcq.train(config, dataset, steps=600)
+    meter = extrapolation_meter(Policy(learner, dataset.task), dataset)
+    assert meter.reconstruction_ratio is not None
+    assert meter.reconstruction is not None
+    assert 0 < meter.reconstruction < 0.1
+    assert meter.summary()["extrapolation_meter"] == meter.ratio

@@ -1,0 +1,255 @@
+"""True values against a closed form, and the measurement's manners."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import equinox as eqx
+import gymnasium
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium.spaces import Box
+from jax import Array
+from numpy.typing import NDArray
+
+import bcq
+from bcq.dataset import ActionBounds, Columns, Dataset, Provenance
+from bcq.environments import (
+    make,
+    set_simulator_state,
+    simulator_state,
+    state_from_observation,
+)
+from bcq.policy import Policy
+from bcq.values import HORIZON, Values, average_ranks, measure_values, true_values, values_by_step
+
+NAME, LIMIT, CLIFF = "Decay-v0", 30, 4.0
+SHRINK, DISCOUNT = 0.9, 0.99
+
+
+class Decay(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
+    """A point on a line that an action shifts; the reward is where it then is.
+
+    Beyond the cliff the episode terminates. It has MuJoCo's way of getting and setting a state.
+    """
+
+    observation_space = Box(-np.inf, np.inf, (1,), np.float64)
+    action_space = Box(-2, 2, (1,), np.float32)  # half-width 2: scales must be told apart
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float64], dict[str, Any]]:
+        super().reset(seed=seed)
+        self.set_state(np.array([self.np_random.uniform(-1, 1)]), np.zeros(1))
+        return self.data.qpos.copy(), {}
+
+    def set_state(self, qpos: NDArray[np.float64], qvel: NDArray[np.float64]) -> None:
+        self.data = SimpleNamespace(qpos=qpos.copy(), qvel=qvel.copy())
+
+    def step(
+        self, action: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float64], float, bool, bool, dict[str, Any]]:
+        position = self.data.qpos + float(action[0])
+        self.set_state(position, self.data.qvel)
+        return position.copy(), float(position[0]), bool(abs(position[0]) > CLIFF), False, {}
+
+
+class Shrinking(eqx.Module):
+    """Moves a point to 0.9 of where it is; believes that every pair is worth 7."""
+
+    def act(self, observations: Array, keys: Array) -> Array:
+        del keys
+        return -(1 - SHRINK) * observations / 2  # the action range's half-width is 2
+
+    def value(self, observations: Array, actions: Array) -> Array:
+        return 7.0 + 0 * (observations + actions)[:, 0]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def registered() -> Any:
+    gymnasium.register(NAME, lambda **_: Decay(), max_episode_steps=LIMIT)
+    yield
+    del gymnasium.registry[NAME]
+
+
+def make_batch(episodes: int = 8, seed: int = 0) -> Dataset:
+    """Episodes of 20 steps, cut; states and actions anywhere."""
+    random, rows = np.random.default_rng(seed), 20 * episodes
+    qpos = random.uniform(-3, 3, (rows, 1))
+    columns = Columns(
+        "made up",
+        {
+            "observations": qpos,
+            "actions": random.uniform(-2, 2, (rows, 1)),
+            "rewards": random.normal(size=rows),
+            "next_observations": qpos,
+            "terminated": np.zeros(rows, bool),
+            "truncated": np.arange(rows) % 20 == 19,
+            "qpos": qpos,
+            "qvel": np.zeros((rows, 1)),
+        },
+        Provenance(environment=NAME),
+    )
+    return Dataset.from_columns(columns, ActionBounds(np.array([-2]), np.array([2])))
+
+
+def policy_for(dataset: Dataset) -> Policy:
+    return Policy(Shrinking(), dataset.task)
+
+
+def closed_form(dataset: Dataset, rows: NDArray[np.int64], steps: int | NDArray[np.int64]) -> Any:
+    """The first reward has weight 1; then a geometric series, unless the first step ends it."""
+    assert dataset.qpos is not None
+    first = dataset.qpos[rows, 0] + dataset.actions[rows, 0].astype(float)
+    factor = DISCOUNT * SHRINK
+    series = first * (1 - factor**steps) / (1 - factor)
+    return np.where(np.abs(first) > CLIFF, first, series)
+
+
+def test_the_truth_is_the_closed_form_pair_by_pair() -> None:
+    dataset = make_batch()
+    values = measure_values(policy_for(dataset), dataset, NAME, discount=DISCOUNT, seed=1)
+    expected = closed_form(dataset, values.rows, HORIZON)
+    ends_at_once = np.abs(dataset.observations + dataset.actions)[values.rows, 0] > CLIFF
+    assert len(values.rows) == len(set(values.rows.tolist())) == 100
+    assert ends_at_once.any()
+    np.testing.assert_allclose(values.truths, expected, atol=1e-4)
+    np.testing.assert_allclose(values.estimates, 7.0)
+
+
+def test_to_the_time_limit_the_logged_steps_are_counted() -> None:
+    dataset = make_batch()
+    values = measure_values(policy_for(dataset), dataset, NAME, discount=DISCOUNT, seed=1)
+    left = LIMIT - values.rows % 20
+    np.testing.assert_allclose(values.limited, closed_form(dataset, values.rows, left), atol=1e-4)
+    assert (np.abs(values.limited - values.truths) > 1e-2).mean() > 0.5
+
+
+def test_the_truth_does_not_depend_on_which_rollouts_run_together() -> None:
+    dataset = make_batch()
+    policy, rows = policy_for(dataset), np.arange(0, 160, 3)
+    together, _ = true_values(policy, dataset, NAME, rows, DISCOUNT, 0)
+    alone = [true_values(policy, dataset, NAME, rows[i : i + 1], DISCOUNT, 0)[0] for i in range(5)]
+    np.testing.assert_allclose(np.concatenate(alone), together[:5], atol=1e-5)
+
+
+def test_rollouts_stop_after_a_thousand_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = make_batch()
+    monkeypatch.setattr("bcq.values.HORIZON", 5)
+    rows = np.arange(10)
+    truths, _ = true_values(policy_for(dataset), dataset, NAME, rows, DISCOUNT, 0)
+    np.testing.assert_allclose(truths, closed_form(dataset, rows, 5), atol=1e-4)
+
+
+def test_only_rows_of_the_window_are_drawn() -> None:
+    dataset = make_batch()
+    values = measure_values(policy_for(dataset), dataset, NAME, discount=DISCOUNT, window=12)
+    assert values.rows.tolist() == list(range(12))
+
+
+def test_summary_by_hand() -> None:
+    truths = np.arange(10.0) + 1
+    figures = Values(np.arange(10), 2 * truths + 1, truths, truths / 2).summary()
+    assert figures["bias"] == pytest.approx(6.5)
+    assert figures["ratio"] == pytest.approx(12 / 5.5)
+    assert figures["rank_correlation"] == pytest.approx(1)
+    assert figures["truth_to_time_limit"] == pytest.approx(2.75)
+    low, high = figures["bias_interval"]  # type: ignore[misc]
+    assert 4 < low < 6.5 < high < 9
+    backwards = Values(np.arange(10), -truths, truths, truths).summary()
+    assert backwards["rank_correlation"] == pytest.approx(-1)
+
+
+def test_equal_values_share_their_rank() -> None:
+    assert average_ranks(np.array([5.0, 1.0, 5.0, 7.0])).tolist() == [1.5, 0, 1.5, 3]
+
+
+@pytest.mark.parametrize("name", ["Hopper-v5", "HalfCheetah-v5", "Reacher-v5", "Pendulum-v1"])
+def test_states_rebuilt_from_observations_are_the_stored_ones(name: str) -> None:
+    dataset = bcq.collect_random(name, transitions=60, seed=2)
+    assert dataset.qpos is not None
+    assert dataset.qvel is not None
+    env = make(name, time_limit=False)
+    env.reset(seed=0)
+    for row in range(len(dataset)):
+        rebuilt = state_from_observation(env, dataset.observations[row])
+        set_simulator_state(env, rebuilt)
+        following, reward, *_ = env.step(dataset.actions[row])
+        np.testing.assert_allclose(following, dataset.next_observations[row], atol=1e-3)
+        assert float(reward) == pytest.approx(float(dataset.rewards[row]), abs=1e-3)
+
+
+def test_a_state_set_is_the_state_got() -> None:
+    for name in ("Hopper-v5", "Pendulum-v1"):
+        env = make(name)
+        env.reset(seed=3)
+        before = simulator_state(env)
+        assert before is not None
+        env.step(env.action_space.sample())
+        set_simulator_state(env, before)
+        after = simulator_state(env)
+        assert after is not None
+        assert all((a == b).all() for a, b in zip(before, after, strict=True))
+
+
+def test_velocities_at_the_clip_are_refused() -> None:
+    env = make("Hopper-v5")
+    observation = np.zeros(11, np.float32)
+    observation[7] = 10.0
+    with pytest.raises(bcq.InputError, match="clip of 10"):
+        state_from_observation(env, observation)
+
+
+def test_what_cannot_be_measured_is_said_in_one_sentence(tmp_path: Path) -> None:
+    dataset = make_batch()
+    without = replace(dataset, qpos=None, qvel=None)
+    schedule = bcq.Schedule(steps=100, env=NAME, true_value_every=100)
+    small = bcq.DDPGConfig(hidden_sizes=(4,))
+    with pytest.raises(bcq.InputError, match=r"no simulator states.*bcq collect"):
+        bcq.train_run(tmp_path / "a", small, schedule, without)
+    with pytest.raises(bcq.InputError, match="no value function"):
+        bcq.train_run(tmp_path / "b", bcq.BCConfig(hidden_sizes=(4,)), schedule, dataset)
+    other = replace(schedule, env="Pendulum-v1")
+    with pytest.raises(bcq.InputError, match="observations have 3 numbers but the data's have 1"):
+        bcq.train_run(tmp_path / "c", small, other, dataset)
+    with pytest.raises(bcq.InputError, match="needs --env"):
+        bcq.Schedule(true_value_every=100)
+    with pytest.raises(bcq.InputError, match="true_value_every: 150 is not a multiple"):
+        bcq.Schedule(env=NAME, true_value_every=150)
+    longer = replace(dataset, qpos=np.zeros((len(dataset), 2)))
+    with pytest.raises(bcq.InputError, match="2 positions and 1 velocities"):
+        bcq.train_run(tmp_path / "d", small, schedule, longer)
+    assert not list(tmp_path.iterdir())
+
+
+def test_measuring_during_training_changes_nothing_of_it_and_is_stored_raw(tmp_path: Path) -> None:
+    dataset, config = make_batch(), bcq.DDPGConfig(hidden_sizes=(8, 8))
+    plain = bcq.Schedule(steps=200, env=NAME, evaluate_every=100)
+    measured = replace(plain, true_value_every=100)
+    runs = [
+        bcq.train_run(tmp_path / str(i), config, schedule, dataset)
+        for i, schedule in enumerate((plain, measured))
+    ]
+    for log in ("metrics.jsonl", "episodes.jsonl"):
+        first, second = ((run.directory / log).read_bytes() for run in runs)
+        assert first == second
+    checkpoint = "step-200.safetensors"
+    assert (runs[0].directory / checkpoint).read_bytes() == (
+        runs[1].directory / checkpoint
+    ).read_bytes()
+    values = values_by_step(runs[1])
+    assert list(values) == [100, 200]
+    assert values[100].rows.tolist() != values[200].rows.tolist()
+    last = values[200]
+    learner: Any = runs[1].policy().learner
+    observations, actions = dataset.observations[last.rows], dataset.actions[last.rows] / 2
+    expected = learner.value(jnp.asarray(observations), jnp.asarray(actions))
+    np.testing.assert_allclose(last.estimates, expected, rtol=1e-5)
+    text = (runs[1].directory / "values.jsonl").read_text()
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert len(rows) == 200
+    assert rows[0].keys() == {"step", "row", "estimate", "truth", "limited"}
+    assert Values.from_pairs(rows[100:]).truths.tolist() == last.truths.tolist()
