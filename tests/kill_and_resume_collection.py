@@ -3,7 +3,8 @@
     python tests/kill_and_resume_collection.py --kills 10
 
 The batch and every file of a behavioural agent's run must be equal byte for byte, but for the
-wall-clock figures, and nothing else may be left behind.
+wall-clock figures, and nothing else may be left behind. (A commit made meanwhile shows in the
+run's config.json.)
 """
 
 import argparse
@@ -179,22 +180,23 @@ def standing(directory: Path, recipe: str, process: int) -> str:
 
 
 def differing(reference: Path, directory: Path) -> list[str]:
-    """Names of the files that are not equal, of either collection."""
-    one, other = (
-        {
-            str(path.relative_to(folder)): content(path)
-            for path in folder.rglob("*")
-            if path.name != ".lock"
-        }
-        for folder in (reference, directory)
-    )
+    """Names of the files that are not equal, of either collection; of settings, which."""
+    one, other = (dict(contents(folder)) for folder in (reference, directory))
     return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
 
 
-def content(path: Path) -> object:
-    if path.is_dir():
-        return "folder"
-    return timed_steps(path) if path.name == "timing.jsonl" else path.read_bytes()
+def contents(folder: Path) -> Iterator[tuple[str, object]]:
+    for path in folder.rglob("*"):
+        name = str(path.relative_to(folder))
+        if path.is_dir():
+            yield name, "folder"
+        elif path.name == "config.json":
+            for key, value in json.loads(path.read_text()).items():
+                yield f"{name} ({key})", value
+        elif path.name == "timing.jsonl":
+            yield name, timed_steps(path)
+        elif path.name != ".lock":
+            yield name, path.read_bytes()
 
 
 def plans(generator: random.Random) -> Iterator[tuple[str, list[Instant]]]:

@@ -85,9 +85,9 @@ def test_an_agent_is_scored_by_its_last_ten_evaluations(folder: Path) -> None:
 
 def test_the_best_are_kept_and_all_are_disclosed(folder: Path, best: Path) -> None:
     ranking = [
-        {"seed": 1, "score": 5.0, "kept": True},
-        {"seed": 2, "score": 3.0, "kept": True},
-        {"seed": 0, "score": 1.0, "kept": False},
+        {"seed": 1, "steps": run_of(folder, 1).checkpoint_step(), "score": 5.0, "kept": True},
+        {"seed": 2, "steps": run_of(folder, 2).checkpoint_step(), "score": 3.0, "kept": True},
+        {"seed": 0, "steps": run_of(folder, 0).checkpoint_step(), "score": 1.0, "kept": False},
     ]
     assert json.loads((folder / "kept" / f"{NAME}-ranking.json").read_text()) == ranking
     assert sorted(path.name for path in (folder / "kept").iterdir()) == [

@@ -129,7 +129,12 @@ def train_experts(
     ]
     ranked = sorted(runs, key=score, reverse=True)
     ranking = [
-        {"seed": run.config["schedule"]["seed"], "score": score(run), "kept": i < keep}
+        {
+            "seed": run.config["schedule"]["seed"],
+            "steps": run.checkpoint_step(),
+            "score": score(run),
+            "kept": i < keep,
+        }
         for i, run in enumerate(ranked)
     ]
     kept = directory / "kept"
