@@ -359,7 +359,7 @@ def test_a_run_leaves_no_temporary_files(finished_run: tuple[Path, Path]) -> Non
     _, run = finished_run
     assert {path.name for path in run.iterdir()} == {
         *("config.json", "checkpoint.json", "step-100.safetensors", ".lock"),
-        *("metrics.jsonl", "episodes.jsonl", "timing.jsonl"),
+        *("metrics.jsonl", "timing.jsonl"),
     }
 
 

@@ -209,7 +209,6 @@ def test_a_run_holds_only_json_and_safetensors(tmp_path: Path) -> None:
         ".lock",
         "config.json",
         "metrics.jsonl",
-        "episodes.jsonl",
         "timing.jsonl",
         "checkpoint.json",
         "step-400.safetensors",

@@ -119,6 +119,8 @@ class Run:
     def cut_back(self, step: int) -> None:
         """Removes from the logs what came after a step, or all of them before the first."""
         for log in LOGS:
+            if not (self.directory / log).exists():
+                continue
             rows = [row for row in self.read(log) if row["step"] <= step]
             write_text(self.directory / log, as_lines(rows))
 
