@@ -581,8 +581,8 @@ MUTANTS = [
     # Acting, evaluating, resuming.
     Mutant(
         "policy.py",
-        "return self.task.bounds.denormalise(np.asarray(actions))",
-        "return np.asarray(actions)",
+        "return self.task.bounds.denormalise(np.asarray(actions)[:count])",
+        "return np.asarray(actions)[:count]",
         LOOP,
     ),
     Mutant(

@@ -62,10 +62,12 @@ def _surroundings() -> Iterator[None]:
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    """Every file of a run, but for the wall-clock figures."""
-    return {
-        path.name: path.read_bytes() for path in directory.iterdir() if path.name != "timing.jsonl"
-    }
+    """Every file of a run, but for the wall-clock figures and the commit: one may be made now."""
+    files = {path.name: path.read_bytes() for path in directory.iterdir()}
+    if "config.json" in files:
+        config = json.loads(files["config.json"]) | {"commit": None}
+        files["config.json"] = (json.dumps(config, indent=2) + "\n").encode()
+    return {name: content for name, content in files.items() if name != "timing.jsonl"}
 
 
 def rows_of(run: Run, environment: Environment) -> Rows:
