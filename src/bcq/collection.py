@@ -256,7 +256,7 @@ def collect_to(path: Path, recipe: Recipe) -> Dataset:
     folder = path.with_name(path.name + ".partial")
     dataset = collect(recipe, folder=folder, progress=True)
     save(dataset, path)
-    for name in ("rows.bin", "progress.json", ".lock", ".*.tmp"):
+    for name in ("progress.json", "rows.bin", ".lock", ".*.tmp"):  # a kill in between harms none
         for leftover in folder.glob(name):
             leftover.unlink()
     folder.rmdir()
