@@ -1018,7 +1018,7 @@ MUTANTS = [
         "within = time <= left[step.episodes]",
         "test_values.py",
     ),
-    Mutant("values.py", "if time + 1 == HORIZON:", "if time == HORIZON:", "test_values.py"),
+    Mutant("values.py", "act), HORIZON)", "act), HORIZON + 1)", "test_values.py"),
     Mutant(
         "values.py",
         "actions = dataset.bounds.normalise(dataset.actions[rows])",

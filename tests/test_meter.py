@@ -99,3 +99,16 @@ def test_a_learner_with_a_vae_is_also_measured_by_it() -> None:
     assert meter.reconstruction is not None
     assert 0 < meter.reconstruction < 0.1
     assert meter.summary()["extrapolation_meter"] == meter.ratio
+
+
+def test_a_batch_with_nothing_to_compare_is_refused_in_one_line() -> None:
+    alike = make_batch(rows=30, noise=0.0)
+    columns = alike.columns()
+    constant = Dataset.from_columns(
+        Columns("constant", {**columns.arrays, "actions": 0 * alike.actions}, Provenance()),
+        alike.bounds,
+    )
+    with pytest.raises(bcq.InputError, match="all alike"):
+        measure(0.1, constant)
+    with pytest.raises(bcq.InputError, match="one transition"):
+        measure(0.1, make_batch(rows=1))

@@ -163,6 +163,14 @@ def test_summary_by_hand() -> None:
     assert backwards["rank_correlation"] == pytest.approx(-1)
 
 
+def test_measures_that_do_not_exist_are_none_and_no_broken_json() -> None:
+    zero = np.zeros(5)
+    figures = Values(np.arange(5), zero + 7, zero, zero).summary()
+    assert figures["rank_correlation"] is figures["rank_correlation_interval"] is None
+    assert figures["ratio"] is figures["ratio_interval"] is None
+    assert "NaN" not in json.dumps(figures)
+
+
 def test_equal_values_share_their_rank() -> None:
     assert average_ranks(np.array([5.0, 1.0, 5.0, 7.0])).tolist() == [1.5, 0, 1.5, 3]
 

@@ -15,6 +15,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from bcq.dataset import Dataset, Floats
+from bcq.errors import InputError
 from bcq.networks import ConditionalVAE
 from bcq.policy import Policy
 
@@ -57,6 +58,8 @@ class Meter:
 
 def extrapolation_meter(policy: Policy, dataset: Dataset, *, seed: int = 0) -> Meter:
     """Measures a policy against the batch it learned from."""
+    if len(dataset) < 2:
+        raise InputError("meter: a batch of one transition has nothing to compare with")
     random = np.random.default_rng(seed)
     rows = np.sort(random.choice(len(dataset), min(STATES, len(dataset)), replace=False))
     observations = dataset.observations[rows]
@@ -65,6 +68,10 @@ def extrapolation_meter(policy: Policy, dataset: Dataset, *, seed: int = 0) -> M
     near = logged[nearest_rows(dataset, rows)]  # (states, neighbours, action_size)
     distance, outside = compare(actions, near)
     data_distance, data_outside = compare(logged[rows], near)
+    if data_distance == 0:
+        raise InputError(
+            "meter: the actions logged at near states are all alike; nothing to compare"
+        )
     vae = getattr(getattr(policy.learner, "vae", None), "model", None)
     errors = [
         None if vae is None else float(reconstruction_error(vae, observations, chosen))

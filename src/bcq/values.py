@@ -3,12 +3,14 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from bcq.dataset import Dataset, Floats
 from bcq.environments import (
@@ -66,9 +68,12 @@ class Values:
             ),
         )
 
-    def summary(self, seed: int = 0) -> dict[str, float | list[float]]:
-        """Means, spread, bias, ratio and rank correlation, with 95% bootstrap intervals."""
-        figures: dict[str, float | list[float]] = {
+    def summary(self, seed: int = 0) -> dict[str, float | list[float] | None]:
+        """Means, spread, bias, ratio and rank correlation, with 95% bootstrap intervals.
+
+        A measure that does not exist, such as the rank correlation of equal values, is None.
+        """
+        figures: dict[str, float | list[float] | None] = {
             "pairs": len(self.rows),
             "estimate": float(self.estimates.mean()),
             "truth": float(self.truths.mean()),
@@ -79,9 +84,13 @@ class Values:
             len(self.rows), size=(RESAMPLES, len(self.rows))
         )
         for name, measure in MEASURES.items():
-            figures[name] = measure(self.estimates, self.truths)
+            value = measure(self.estimates, self.truths)
             resampled = [measure(self.estimates[rows], self.truths[rows]) for rows in draws]
-            figures[f"{name}_interval"] = np.nanpercentile(resampled, [2.5, 97.5]).tolist()
+            there = [number for number in resampled if number is not None]
+            figures[name] = value
+            figures[f"{name}_interval"] = (
+                None if value is None else np.percentile(there, [2.5, 97.5]).tolist()
+            )
         return figures
 
 
@@ -98,16 +107,16 @@ def bias(estimates: Numbers, truths: Numbers) -> float:
     return float((estimates - truths).mean())
 
 
-def ratio(estimates: Numbers, truths: Numbers) -> float:
+def ratio(estimates: Numbers, truths: Numbers) -> float | None:
     """How many times the truth the estimate is."""
-    return float(estimates.mean() / truths.mean())
+    return float(estimates.mean() / truths.mean()) if truths.mean() != 0 else None
 
 
-def rank_correlation(estimates: Numbers, truths: Numbers) -> float:
+def rank_correlation(estimates: Numbers, truths: Numbers) -> float | None:
     """Spearman's: whether better pairs are believed to be better."""
     ranks = [average_ranks(values) for values in (estimates, truths)]
     if any(np.ptp(rank) == 0 for rank in ranks):
-        return float("nan")  # all alike: no order to compare
+        return None  # all alike: no order to compare
     return float(np.asarray(np.corrcoef(ranks))[0, 1])
 
 
@@ -118,7 +127,7 @@ def average_ranks(values: Numbers) -> Numbers:
     return np.asarray((last - (counts - 1) / 2)[inverse])
 
 
-MEASURES: dict[str, Callable[[Numbers, Numbers], float]] = {
+MEASURES: dict[str, Callable[[Numbers, Numbers], float | None]] = {
     "bias": bias,
     "ratio": ratio,
     "rank_correlation": rank_correlation,
@@ -142,8 +151,8 @@ def measure_values(
     *,
     discount: float,
     seed: int = 0,
-    pairs: int = PAIRS,
     window: int | None = None,
+    progress: bool = False,
 ) -> Values:
     """Sets the simulator to states of the batch, takes its actions, then follows the policy.
 
@@ -154,10 +163,12 @@ def measure_values(
     if not isinstance(learner, ValueFunction):
         raise InputError(NO_VALUE)
     window = window or len(dataset)
-    rows = np.sort(np.random.default_rng(seed).choice(window, min(pairs, window), replace=False))
+    rows = np.sort(np.random.default_rng(seed).choice(window, min(PAIRS, window), replace=False))
     actions = dataset.bounds.normalise(dataset.actions[rows])
     estimates = estimate(learner, jnp.asarray(dataset.observations[rows]), jnp.asarray(actions))
-    truths, limited = true_values(policy, dataset, environment, rows, discount, seed)
+    truths, limited = true_values(
+        policy, dataset, environment, rows, discount, seed, progress=progress
+    )
     return Values(rows, np.asarray(estimates, float), truths, limited)
 
 
@@ -165,7 +176,9 @@ def measure_run(run: Run, dataset: Dataset, environment: str, *, seed: int = 0) 
     """Measures a run's newest policy, and stores the raw pairs in its directory."""
     require_measurable(run.algorithm, dataset, environment)
     discount = run.config["settings"]["discount"]
-    values = measure_values(run.policy(), dataset, environment, discount=discount, seed=seed)
+    values = measure_values(
+        run.policy(), dataset, environment, discount=discount, seed=seed, progress=True
+    )
     path = run.directory / f"values-at-{run.checkpoint_step()}-seed{seed}.jsonl"
     write_text(path, as_lines(values.pairs()))
     return values
@@ -184,6 +197,8 @@ def true_values(
     rows: NDArray[np.int64],
     discount: float,
     seed: int,
+    *,
+    progress: bool = False,
 ) -> tuple[Numbers, Numbers]:
     """Discounted rewards from each pair on: without a time limit, and to the environment's own.
 
@@ -202,12 +217,12 @@ def true_values(
         return policy.act(observations, seed=seed, step=time, rows=pairs, capacity=len(rows))
 
     truths, limited = np.zeros(len(rows)), np.zeros(len(rows))
-    for time, step in enumerate(lockstep(environments, dataset.observations[rows], act)):
+    steps = islice(lockstep(environments, dataset.observations[rows], act), HORIZON)
+    bar = tqdm(steps, "true values", HORIZON, unit="step", disable=not progress)
+    for time, step in enumerate(bar):
         truths[step.episodes] += discount**time * step.rewards
         within = time < left[step.episodes]
         limited[step.episodes[within]] += discount**time * step.rewards[within]
-        if time + 1 == HORIZON:
-            break
     for env in environments:
         env.close()
     return truths, limited
