@@ -196,19 +196,25 @@ class CollectConcurrent(CollectBehaviour):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollectImitation:
-    """Batch 3: an expert at work, without noise."""
+class CollectFixed:
+    """Options of the batches that a fixed behaviour collects."""
 
     env: str
     """Gymnasium environment"""
     out: Path
     """HDF5 file to write"""
+    seed: int = 0
+    """seed of everything random"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectImitation(CollectFixed):
+    """Batch 3: an expert at work, without noise."""
+
     policy: str = "0"
     """number of a bundled expert, or a run directory, or an expert's file"""
     transitions: int = 1_000_000
     """how many"""
-    seed: int = 0
-    """seed of everything random"""
 
     def __call__(self) -> None:
         """Collects."""
@@ -218,13 +224,9 @@ class CollectImitation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollectImperfect:
+class CollectImperfect(CollectFixed):
     """Imperfect demonstrations: an expert with random actions and noise in between."""
 
-    env: str
-    """Gymnasium environment"""
-    out: Path
-    """HDF5 file to write"""
     policy: str = "0"
     """number of a bundled expert, or a run directory, or an expert's file"""
     transitions: int = 100_000
@@ -233,8 +235,6 @@ class CollectImperfect:
     """how often a uniformly random action is taken instead"""
     noise: float = 0.3
     """standard deviation of the noise on the other actions, in half-widths of the action range"""
-    seed: int = 0
-    """seed of everything random"""
 
     def __call__(self) -> None:
         """Collects."""
@@ -249,17 +249,11 @@ class CollectImperfect:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollectRandom:
-    """Supplement D.3: uniformly random actions."""
+class CollectRandom(CollectFixed):
+    """Supplement D.3: uniformly random actions (the paper has Pendulum and Reacher)."""
 
-    env: str
-    """Gymnasium environment (the paper has Pendulum and Reacher)"""
-    out: Path
-    """HDF5 file to write"""
     transitions: int = 5_000
     """how many"""
-    seed: int = 0
-    """seed of everything random"""
 
     def __call__(self) -> None:
         """Collects."""
