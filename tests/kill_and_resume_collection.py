@@ -28,13 +28,12 @@ from bcq import collection
 from bcq.algorithms import DDPGConfig
 from bcq.behaviour import BehaviourSchedule
 from bcq.cli import main as bcq
-from bcq.cli import use_compilation_cache
 from bcq.collection import collect_behaviour_to, collect_to, imperfect
 from bcq.environments import make, task_of
 from bcq.errors import BCQError
 from bcq.experts import ActorAlone, find
 from bcq.networks import Actor
-from bcq.runs import named_arrays
+from bcq.runs import named_arrays, use_compilation_cache
 from kill_and_resume import timed_steps
 
 ENV = "Pendulum-v1"

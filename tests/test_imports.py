@@ -8,6 +8,8 @@ import bcq
 # A module may import only from rows below its own.
 LAYERS = (
     ("bcq.cli",),
+    ("bcq.reproduce",),
+    ("bcq.experiments",),
     ("bcq", "bcq.demo", "bcq.inspection", "bcq.theory"),
     ("bcq.collection",),
     ("bcq.experts", "bcq.meter"),
@@ -23,7 +25,7 @@ LAYERS = (
     ("bcq.errors",),
 )
 # Inside these, files may import one another; a file knows what its folder is for.
-FOLDERS = ("bcq.algorithms", "bcq.formats", "bcq.tabular")
+FOLDERS = ("bcq.algorithms", "bcq.experiments", "bcq.formats", "bcq.tabular")
 
 
 def layer(module: str) -> int:

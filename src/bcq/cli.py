@@ -1,14 +1,12 @@
 """The command line: verbs only, no logic."""
 
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, Literal, TypeVar
 
-import jax
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional
 from tyro.extras import SubcommandApp
 
@@ -26,10 +24,15 @@ from bcq.environments import require_registered
 from bcq.errors import BCQError, InputError
 from bcq.experts import bundled, describe, find, read_expert, train_experts
 from bcq.learning import AlgorithmConfig
+from bcq.runs import use_compilation_cache
 from bcq.training import Schedule
 from bcq.values import measure_run
 
 Config = TypeVar("Config", bound=AlgorithmConfig)
+PresetName = Literal["smoke", "quick", "converged", "paper"]
+ExperimentName = Literal[
+    "theory", "extrapolation", "results", "values", "perturbation", "uncertainty", "random"
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -333,7 +336,7 @@ class HopperDemo:
 
     out: Path = Path("runs/demo-hopper")
     """where batch, runs and picture go; an interrupted demo continues there"""
-    steps: int = 10_000
+    steps: int = 12_000
     """updates to train each for"""
     seed: int = 0
     """seed of the batch and of training"""
@@ -380,6 +383,38 @@ class Theory:
             sys.exit("bcq: a statement of the paper did not hold")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Reproduce:
+    """Reproduce the paper: run its experiments, draw its figures, judge its claims."""
+
+    experiments: Positional[tuple[ExperimentName, ...]] = ()
+    """which of them; all unless named"""
+    preset: PresetName = "quick"
+    """how long: smoke (minutes, proves the machinery), quick (about an hour on two cores),
+    converged (values after 60,000 updates, an hour), paper (the paper's own scale, weeks)"""
+    env: tuple[str, ...] = ()
+    """only these environments"""
+    out: Path | None = None
+    """where everything goes, runs/reproduce-PRESET unless given; what is finished there is not
+    repeated, what was interrupted goes on"""
+    dry_run: bool = False
+    """list the jobs with an estimate of time and disk, and run none"""
+    check: bool = False
+    """run nothing: draw the figures and judge the claims from the results in --out"""
+
+    def __call__(self) -> None:
+        """Runs, or says what would be run, or judges."""
+        from bcq import reproduce  # noqa: PLC0415 - matplotlib takes half a second to import
+
+        out = self.out or Path("runs") / f"reproduce-{self.preset}"
+        if self.check:
+            reproduce.show(out)
+        elif self.dry_run:
+            reproduce.dry_run(self.preset, self.experiments, self.env, out)
+        else:
+            reproduce.reproduce(self.preset, self.experiments, self.env, out)
+
+
 def application() -> SubcommandApp:
     """The tree of verbs."""
     train = SubcommandApp()
@@ -404,6 +439,7 @@ def application() -> SubcommandApp:
     app.command(experts, name="experts", help="Train experts, or list the bundled ones.")
     app.command(name="inspect")(Inspect)
     app.command(name="theory")(Theory)
+    app.command(name="reproduce")(Reproduce)
     app.command(demos, name="demo", help="See it work, with nothing to prepare.")
     return app
 
@@ -421,17 +457,6 @@ def parse_seeds(text: str) -> list[int]:
     if not seeds or len(set(seeds)) < len(seeds):
         raise InputError(f"seeds: {text!r} names no seed, or one twice")
     return seeds
-
-
-def use_compilation_cache() -> None:
-    """Keeps compiled code between calls, so that the second start is quick."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    options = {
-        "jax_compilation_cache_dir": str(home / "bcq" / "compiled"),
-        "jax_persistent_cache_min_compile_time_secs": 0.1,
-    }
-    for name, value in options.items():
-        jax.config.update(name, value)  # type: ignore[no-untyped-call]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -127,6 +127,11 @@ def train_experts(
         )
         for schedule in schedules
     ]
+    return keep_best(runs, directory / "kept", keep=keep)
+
+
+def keep_best(runs: Sequence[Run], kept: Path, *, keep: int) -> list[Path]:
+    """Writes the best agents by the mean of their last ten evaluations, and how all fared."""
     ranked = sorted(runs, key=score, reverse=True)
     ranking = [
         {
@@ -137,9 +142,8 @@ def train_experts(
         }
         for i, run in enumerate(ranked)
     ]
-    kept = directory / "kept"
     make_directory(kept)
-    environment = schedules[0].env
+    environment = runs[0].config["schedule"]["env"]
     write_text(kept / f"{environment}-ranking.json", json.dumps(ranking, indent=2) + "\n")
     return [
         write_expert(run, kept / f"{environment}-{rank}.safetensors", rank, ranking)

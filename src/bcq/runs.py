@@ -216,6 +216,16 @@ def returns_by_step(run: Run) -> dict[int, list[float]]:
     return returns
 
 
+def last_step(log: Path) -> int:
+    """The step of a log's last whole row, found from its end; 0 where there is none."""
+    if not log.exists():
+        return 0
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 10_000))
+        lines = file.read().split(b"\n")[:-1]
+    return int(json.loads(lines[-1])["step"]) if lines else 0
+
+
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """Keeps a second process from writing a run meanwhile."""
@@ -283,6 +293,17 @@ def surroundings() -> Row:
         "device": jax.devices()[0].device_kind,
         "threads": threads(),
     }
+
+
+def use_compilation_cache() -> None:
+    """Keeps compiled code between calls, so that the second start is quick."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    options = {
+        "jax_compilation_cache_dir": str(home / "bcq" / "compiled"),
+        "jax_persistent_cache_min_compile_time_secs": 0.1,
+    }
+    for name, value in options.items():
+        jax.config.update(name, value)  # type: ignore[no-untyped-call]
 
 
 def threads() -> int | None:

@@ -11,11 +11,16 @@ from tqdm import tqdm
 
 from bcq.errors import require_seed
 from bcq.files import make_directory, replacing
-from bcq.tabular.batch import batch_of
-from bcq.tabular.illustrations import HEIGHT, WALLS, WIDTH, Grid, learn_grid, measure_causes
-from bcq.tabular.kernel import KernelBasedRL, embed
-from bcq.tabular.mdp import Floats, toy_mdp
-from bcq.tabular.q_learning import bcql_fixed_point, greedy_in_batch
+from bcq.tabular.illustrations import (
+    HEIGHT,
+    WALLS,
+    WIDTH,
+    Grid,
+    counterexample,
+    learn_grid,
+    measure_causes,
+)
+from bcq.tabular.mdp import Floats
 from bcq.tabular.theorems import STATEMENTS
 
 
@@ -44,13 +49,8 @@ def walk(directory: Path, *, seed: int) -> bool:
 
 def kernel_counterexample(discount: float = 0.9) -> None:
     """Figure 6: KBRL fails on optimal behaviour, BCQL does not."""
-    mdp = toy_mdp(discount)
-    batch = batch_of(mdp, np.array([0, 1]), np.array([1, 0]), np.array([1, 0]))
-    both = np.array([[0.0], [1.0]])
-    kernel = KernelBasedRL(embed(batch), 2, discount, bandwidth=1.0)
-    q, actions = kernel.q(both), kernel.act(both)
-    values = bcql_fixed_point(mdp, batch, np.zeros((2, 2)))
-    chosen = greedy_in_batch(values, batch)
+    result = counterexample(discount)
+    q, actions, chosen = result.kernel_q, result.kernel_actions, result.bcql_actions
     print(
         "Figure 6: two states, two actions; the batch is the optimal policy's own two tuples\n"
         f"  gamma = {discount}: the truth on the batch is Q(s0,a1) = 1/(1-gamma^2) = "
@@ -102,8 +102,8 @@ def check_statements(seed: int) -> bool:
     with tqdm(total=total, desc="checking", unit="MDP", leave=False) as bar:
         for statement in STATEMENTS:
             worst = 0.0
-            for case in range(statement.cases):
-                worst = max(worst, statement.violation(np.random.default_rng([seed, case])))
+            for violation in statement.violations(seed):
+                worst = max(worst, violation)
                 bar.update()
             holds = worst <= statement.tolerance
             held &= holds

@@ -1,24 +1,27 @@
-"""Extrapolation error made visible: a grid world, and Section 3's causes one at a time."""
+"""Extrapolation error made visible: Figure 6, a grid world, Section 3's causes one at a time."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from bcq.tabular.batch import TabularBatch, collect
+from bcq.tabular.batch import TabularBatch, batch_of, collect
 from bcq.tabular.extrapolation import (
     error_of_absent_data,
     error_of_model_bias,
     error_of_training_mismatch,
 )
+from bcq.tabular.kernel import KernelBasedRL, embed
 from bcq.tabular.mdp import (
     FiniteMDP,
     Flags,
     Floats,
+    Indices,
     deterministic_policy,
     evaluate_policy,
     greedy,
     grid_world,
     random_mdp,
+    toy_mdp,
     value_iteration,
 )
 from bcq.tabular.q_learning import bcql_fixed_point, greedy_in_batch, q_learning_fixed_point
@@ -27,6 +30,35 @@ WIDTH, HEIGHT = 7, 5
 WALLS = ((2, 1), (2, 2), (2, 3), (4, 0), (4, 1), (4, 3))
 COUNTS = np.array([1, 2, 5, 10, 20, 50, 100, 200, 500, 1000])
 SHARES = np.linspace(0, 1, 11)
+
+
+@dataclass(frozen=True, eq=False)
+class Counterexample:
+    """Figure 6: two states, two actions, and the optimal policy's own two tuples as the batch."""
+
+    kernel_q: Floats
+    kernel_actions: Indices
+    bcql_actions: Indices
+
+    @property
+    def kernel_fails(self) -> bool:
+        """In s1 it takes a1, which was never seen there and earns nothing for ever."""
+        return self.kernel_actions.tolist() == [1, 1]
+
+    @property
+    def bcql_is_optimal(self) -> bool:
+        """It goes to and fro."""
+        return self.bcql_actions.tolist() == [1, 0]
+
+
+def counterexample(discount: float) -> Counterexample:
+    """What kernel-based RL and BCQL make of it."""
+    mdp = toy_mdp(discount)
+    batch = batch_of(mdp, np.array([0, 1]), np.array([1, 0]), np.array([1, 0]))
+    both = np.array([[0.0], [1.0]])
+    kernel = KernelBasedRL(embed(batch), 2, discount, bandwidth=1.0)
+    values = bcql_fixed_point(mdp, batch, np.zeros((2, 2)))
+    return Counterexample(kernel.q(both), kernel.act(both), greedy_in_batch(values, batch))
 
 
 @dataclass(frozen=True, eq=False)

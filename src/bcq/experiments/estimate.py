@@ -1,0 +1,134 @@
+"""What a list of jobs will cost, from a short measurement on this machine."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tqdm import tqdm
+
+from bcq.algorithms import DDPGConfig
+from bcq.collection import collect_random
+from bcq.dataset import Dataset
+from bcq.environments import time_limit_of
+from bcq.experiments.jobs import (
+    Batch,
+    Behaviour,
+    Job,
+    Training,
+    fingerprint,
+    is_finished,
+    steps_done,
+)
+from bcq.learning import AlgorithmConfig
+from bcq.policy import Policy
+from bcq.training import train
+
+SECONDS = 2.0  # of updates that are timed
+START = 8.0  # seconds until a worker does its first update: imports, compiled code, data
+CHECKPOINTS = 25_000_000  # bytes of a run directory, BCQ's optimizer included
+ROW_BYTES = 4 * 8  # of a transition, besides its numbers
+
+
+class Speeds:
+    """Updates and steps a second, each measured once, when first asked for."""
+
+    def __init__(self) -> None:
+        self.measured: dict[tuple[str, object], tuple[float, float]] = {}
+        self.data: dict[str, Dataset] = {}
+        self.stepping: dict[str, float] = {}
+
+    def of(self, env: str, config: AlgorithmConfig) -> tuple[float, float]:
+        """Updates a second, and seconds of acting for ten episodes' next step."""
+        if (env, config) not in self.measured:
+            self.measured[env, config] = self.measure(env, config)
+        return self.measured[env, config]
+
+    def measure(self, env: str, config: AlgorithmConfig) -> tuple[float, float]:
+        """A few hundred updates, the first hundred not counted: they compile."""
+        dataset = self.dataset(env)
+        progress = train(config, dataset, steps=1_000_000)
+        first = next(progress)
+        start = time.perf_counter()
+        step, learner, _ = next(progress)
+        while time.perf_counter() - start < SECONDS:
+            step, learner, _ = next(progress)
+        updates = (step - first.step) / (time.perf_counter() - start)
+        policy, observations = Policy(learner, dataset.task), dataset.observations[:10]
+        policy.act(observations, seed=0)
+        start = time.perf_counter()
+        for i in range(20):
+            policy.act(observations, seed=0, step=i)
+        return updates, (time.perf_counter() - start) / 20
+
+    def dataset(self, env: str) -> Dataset:
+        """A little data of the right sizes."""
+        if env not in self.data:
+            start = time.perf_counter()
+            self.data[env] = collect_random(env, transitions=2_000)
+            self.stepping[env] = (time.perf_counter() - start) / 2_000
+        return self.data[env]
+
+    def seconds_a_step(self, env: str) -> float:
+        """Of the environment alone, and what it takes to keep the transition."""
+        self.dataset(env)
+        return self.stepping[env]
+
+
+def seconds_of(job: Job, folder: Path, speeds: Speeds) -> float:
+    """At most: evaluations are taken to last to their time limit."""
+    if is_finished(job, folder):
+        return 0.0
+    left = job.length - steps_done(job, folder)
+    match job:
+        case Training():
+            env, schedule = job.batch.env, job.schedule
+            updates, acting = speeds.of(env, job.config)
+            limit, step = time_limit_of(env) or 1_000, speeds.seconds_a_step(env)
+            evaluations = left / schedule.evaluate_every
+            truths = left / schedule.true_value_every if schedule.true_value_every else 0
+            evaluation = limit * (acting + schedule.evaluate_episodes * step)
+            truth = limit * (10 * acting + 100 * step)
+            return START + left / updates + evaluations * evaluation + truths * truth
+        case Behaviour():
+            env = job.schedule.env
+            updates, acting = speeds.of(env, DDPGConfig())
+            return START + left * (1 / updates + acting + speeds.seconds_a_step(env))
+        case Batch() if not isinstance(job.source, Behaviour):
+            return START + left * (speeds.seconds_a_step(job.env) + 1e-4)
+        case _:
+            return START
+
+
+def bytes_of(job: Job, speeds: Speeds) -> int:
+    """On disk."""
+    match job:
+        case Training():
+            return CHECKPOINTS
+        case Behaviour() | Batch():
+            env = job.schedule.env if isinstance(job, Behaviour) else job.env
+            data = speeds.dataset(env)
+            state = 0 if data.qpos is None else 16 * data.qpos.shape[1]
+            sizes = data.task
+            row = 4 * (2 * sizes.observation_size + sizes.action_size) + state + ROW_BYTES
+            return job.length * row + CHECKPOINTS
+        case _:
+            return 0
+
+
+def estimate(jobs: Sequence[Job], folder: Path, workers: int) -> tuple[list[float], float, int]:
+    """Seconds of each job, of all of them on so many workers, and bytes on disk."""
+    speeds = Speeds()
+    seconds = [
+        seconds_of(job, folder, speeds) for job in tqdm(jobs, "measuring", leave=False, unit="job")
+    ]
+    total = max(sum(seconds) / workers, longest_chain(jobs, seconds))
+    return seconds, total, sum(bytes_of(job, speeds) for job in jobs)
+
+
+def longest_chain(jobs: Sequence[Job], seconds: Sequence[float]) -> float:
+    """However many workers: a job cannot begin before what it needs has ended."""
+    ends: dict[str, float] = {}
+    for job, own in zip(jobs, seconds, strict=True):
+        needs = [ends[fingerprint(need)] for need in job.needs]
+        ends[fingerprint(job)] = own + max(needs, default=0.0)
+    return max(ends.values(), default=0.0)

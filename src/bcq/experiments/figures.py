@@ -1,0 +1,299 @@
+"""The paper's figures, from records."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, MaxNLocator
+from numpy.typing import NDArray
+
+from bcq.algorithms import name_of
+from bcq.experiments import extrapolation, random_behaviour, results, values
+from bcq.experiments.presets import RECIPES
+from bcq.experiments.records import Record
+from bcq.files import make_directory, replacing
+from bcq.plots import BATCH_COLOUR, COLOURS
+
+Numbers = NDArray[np.float64]
+Groups = Mapping[str, Sequence[Record]]  # the trials of each line
+Styles = Mapping[str, str]  # the colour of each line
+
+NAMES = {
+    "bcq": "BCQ",
+    "ddpg": "DDPG",
+    "dqn": "DQN",
+    "bc": "BC",
+    "vae-bc": "VAE-BC",
+    "behaviour": "behavioural agent",
+}
+BEHAVIOUR_COLOUR = "#777777"
+COLUMNS = 2
+
+
+def draw_all(records: Sequence[Record], folder: Path) -> list[Path]:
+    """Every figure that the records have the runs for, as PNG and PDF."""
+    make_directory(folder)
+    written = []
+    for env in sorted({one.env for one in records}):
+        here = [one for one in records if one.env == env]
+        for name, draw in FIGURES.items():
+            figure = draw(here)
+            if figure is not None:
+                written += [save(figure, folder / f"{name}-{env}.{ending}") for ending in FORMATS]
+    return written
+
+
+FORMATS = ("png", "pdf")
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Writes it without a date: the same records give the same bytes."""
+    metadata = {"CreationDate": None} if path.suffix == ".pdf" else {}
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format=path.suffix[1:], metadata=metadata)
+    return path
+
+
+def by_label(
+    records: Sequence[Record], task: str, labels: Sequence[str]
+) -> dict[str, list[Record]]:
+    """The trials of each line of a panel, BCQ's at its default Phi."""
+    return {
+        label: [
+            one
+            for one in records
+            if one.task == task
+            and one.label == label
+            and one.settings.get("max_perturbation", 0.05) == 0.05
+        ]
+        for label in labels
+    }
+
+
+def figure_1(records: Sequence[Record]) -> Figure | None:
+    """Returns above, values below; a thin line a trial, a bold one for the mean."""
+    tasks = [task for task in extrapolation.RECIPES if by_label(records, task, ["ddpg"])["ddpg"]]
+    if not tasks:
+        return None
+    figure, grid = panels(2, len(tasks))
+    for column, task in enumerate(tasks):
+        groups = by_label(records, task, ["behaviour", "ddpg"])
+        thin_returns(grid[0][column], groups, STYLES)
+        expert_line(grid[0][column], groups)
+        value_lines(grid[1][column], groups, STYLES, truth_of=["ddpg"])
+        grid[0][column].set_title(task)
+    return finished(figure, grid, records, "offline DDPG and the agent that made its batch")
+
+
+def figure_2(records: Sequence[Record]) -> Figure | None:
+    """Returns of every algorithm: mean over trials, half a standard deviation shaded."""
+    tasks = [task for task in RECIPES if by_label(records, task, ["bc"])["bc"]]
+    if not tasks:
+        return None
+    labels = [name_of(config) for config in results.ALGORITHMS]
+    figure, grid = panels(-(-len(tasks) // COLUMNS), COLUMNS)
+    for axes, task in zip(chain(*grid), tasks, strict=False):
+        groups = by_label(records, task, labels)
+        shaded_returns(axes, groups, STYLES)
+        batch_line(axes, groups)
+        axes.set_title(task)
+    return finished(figure, grid, records, "what each algorithm learns")
+
+
+def figure_3(records: Sequence[Record]) -> Figure | None:
+    """Value estimates, and the truth of BCQ."""
+    tasks = [task for task in RECIPES if by_label(records, task, ["dqn"])["dqn"]]
+    if not tasks:
+        return None
+    labels = [name_of(config) for config in values.ALGORITHMS]
+    figure, grid = panels(-(-len(tasks) // COLUMNS), min(COLUMNS, len(tasks)))
+    for axes, task in zip(chain(*grid), tasks, strict=False):
+        value_lines(axes, by_label(records, task, labels), STYLES, truth_of=["bcq"])
+        axes.set_title(task)
+    return finished(figure, grid, records, "estimated values, and BCQ's true ones")
+
+
+def figure_7(records: Sequence[Record]) -> Figure | None:
+    """BCQ with each Phi on imitation data."""
+    mine = [one for one in records if one.task == "imitation" and one.algorithm == "bcq"]
+    sizes = sorted({one.settings["max_perturbation"] for one in mine})
+    if len(sizes) < 2:
+        return None
+    groups = {
+        f"Φ = {phi:g}": [one for one in mine if one.settings["max_perturbation"] == phi]
+        for phi in sizes
+    }
+    shades = mpl.colormaps["cividis"](np.linspace(0, 0.95, len(sizes)))
+    styles = {name: mpl.colors.to_hex(shade) for name, shade in zip(groups, shades, strict=True)}
+    figure, grid = panels(1, 2)
+    shaded_returns(grid[0][0], groups, styles)
+    batch_line(grid[0][0], groups)
+    value_lines(grid[0][1], groups, styles, truth_of=[])
+    return finished(figure, grid, records, "imitation: how far BCQ may move a sampled action")
+
+
+def figure_8(records: Sequence[Record]) -> Figure | None:
+    """Ensembles and BCQ on imitation data."""
+    ensembles = {one.label for one in records if one.algorithm == "ensemble"}
+    if not ensembles:
+        return None
+    labels = sorted(ensembles, key=lambda label: int(label.split()[-1]))
+    groups = by_label(records, "imitation", ["bcq", *labels])
+    colours = (COLOURS["ensemble"], "#004f70")
+    styles = {**STYLES, **dict(zip(labels, colours, strict=False))}
+    figure, grid = panels(1, 2)
+    shaded_returns(grid[0][0], groups, styles)
+    batch_line(grid[0][0], groups)
+    value_lines(grid[0][1], groups, styles, truth_of=labels)
+    return finished(figure, grid, records, "imitation: ensembles that minimise uncertainty")
+
+
+def figure_9(records: Sequence[Record]) -> Figure | None:
+    """BCQ and DDPG on random data, with the truth of both."""
+    labels = [name_of(config) for config in random_behaviour.ALGORITHMS]
+    groups = by_label(records, "random", labels)
+    if not any(groups.values()):
+        return None
+    figure, grid = panels(1, 2)
+    shaded_returns(grid[0][0], groups, STYLES)
+    batch_line(grid[0][0], groups)
+    value_lines(grid[0][1], groups, STYLES, truth_of=labels)
+    return finished(figure, grid, records, "learned from random actions")
+
+
+FIGURES: dict[str, Callable[[Sequence[Record]], Figure | None]] = {
+    "extrapolation": figure_1,
+    "results": figure_2,
+    "values": figure_3,
+    "perturbation": figure_7,
+    "uncertainty": figure_8,
+    "random": figure_9,
+}
+STYLES = {**COLOURS, "behaviour": BEHAVIOUR_COLOUR}
+
+
+def panels(rows: int, columns: int) -> tuple[Figure, list[list[Axes]]]:
+    """A figure that is legible at the width of a column."""
+    width = 3.25 if columns < 3 else 2.4
+    figure = Figure(figsize=(width * columns, 2.3 * rows + 0.5), dpi=160, layout="constrained")
+    grid: list[list[Axes]] = figure.subplots(rows, columns, squeeze=False).tolist()
+    for axes in chain(*grid):
+        axes.tick_params(labelsize=7)
+    return figure, grid
+
+
+def finished(
+    figure: Figure, grid: list[list[Axes]], records: Sequence[Record], title: str
+) -> Figure:
+    """Names, one legend for all panels, and no empty panel."""
+    handles: dict[str, Artist] = {}
+    for axes in chain(*grid):
+        if not axes.has_data():
+            axes.remove()
+            continue
+        lines, names = axes.get_legend_handles_labels()
+        handles |= dict(zip(names, lines, strict=True))
+        axes.set_xlabel("updates", fontsize=8)
+        axes.set_title(axes.get_title(), fontsize=8)
+        axes.xaxis.set_major_locator(MaxNLocator(4))
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    figure.suptitle(f"{records[0].env}: {title}", fontsize=9)
+    figure.legend(
+        list(handles.values()),
+        list(handles),
+        loc="outside lower center",
+        ncols=4,
+        frameon=False,
+        fontsize=7,
+    )
+    return figure
+
+
+def curves(trials: Sequence[Record]) -> tuple[Numbers, Numbers]:
+    """Mean returns of each trial's evaluations, at the steps of the first trial."""
+    series = [
+        np.array([(step, np.mean(returns)) for step, returns in one.evaluations]) for one in trials
+    ]
+    steps = series[0][:, 0]
+    return steps, np.array([np.interp(steps, each[:, 0], each[:, 1]) for each in series])
+
+
+def shaded_returns(axes: Axes, groups: Groups, styles: Styles) -> None:
+    """Mean over trials, half a standard deviation shaded."""
+    for label, trials in groups.items():
+        if trials:
+            steps, returns = curves(trials)
+            mean, half = returns.mean(axis=0), returns.std(axis=0) / 2
+            axes.fill_between(steps, mean - half, mean + half, color=styles[label], alpha=0.2, lw=0)
+            axes.plot(steps, mean, color=styles[label], lw=1.4, label=NAMES.get(label, label))
+    axes.set_ylabel("return", fontsize=8)
+
+
+def thin_returns(axes: Axes, groups: Groups, styles: Styles) -> None:
+    """A thin line a trial, the mean bold."""
+    for label, trials in groups.items():
+        if trials:
+            steps, returns = curves(trials)
+            thin_and_bold(axes, steps, returns, styles[label], NAMES.get(label, label))
+    axes.set_ylabel("return", fontsize=8)
+
+
+def thin_and_bold(axes: Axes, steps: Numbers, trials: Numbers, colour: str, label: str) -> None:
+    """Each trial thin, their mean bold."""
+    axes.plot(steps, trials.T, color=colour, lw=0.6, alpha=0.6)
+    axes.plot(steps, trials.mean(axis=0), ".-", ms=5, color=colour, lw=2, label=label)
+
+
+def value_lines(axes: Axes, groups: Groups, styles: Styles, *, truth_of: Sequence[str]) -> None:
+    """Estimates thin and bold; the truth dotted, where it was measured."""
+    largest, truest = 0.0, 1.0
+    for label, trials in groups.items():
+        series = [estimates(one) for one in trials]
+        if not series or not all(len(each) for each in series):
+            continue
+        steps = series[0][:, 0]
+        values = np.array([np.interp(steps, each[:, 0], each[:, 1]) for each in series])
+        name = NAMES.get(label, label)
+        thin_and_bold(axes, steps, values, styles[label], name)
+        largest = max(largest, float(np.abs(values).max()))
+        if label in truth_of:
+            truths = np.array([[row["truth"] for row in one.truths] for one in trials])
+            at = [row["step"] for row in trials[0].truths]
+            mean = truths.mean(axis=0)
+            axes.plot(at, mean, ":", marker=".", color=styles[label], label=f"{name}, true value")
+            truest = max(truest, float(np.abs(mean).max()))
+    if largest > 10 * truest:
+        axes.set_yscale("symlog", linthresh=truest)
+    axes.set_ylabel("value", fontsize=8)
+
+
+def estimates(one: Record) -> Numbers:
+    """The paper's, every 2,500 updates, and those at the measured pairs."""
+    rows = {**dict(one.estimates), **{row["step"]: row["estimate"] for row in one.truths}}
+    return np.array(sorted(rows.items()), float).reshape(-1, 2)
+
+
+def batch_line(axes: Axes, groups: Groups) -> None:
+    """The average return of the batches' complete episodes."""
+    means = [
+        one.batch["mean_return"]
+        for trials in groups.values()
+        for one in trials
+        if one.batch and one.batch["mean_return"] is not None
+    ]
+    if means:
+        axes.axhline(float(np.mean(means)), color=BATCH_COLOUR, lw=1.4, ls="--", label="the batch")
+
+
+def expert_line(axes: Axes, groups: Groups) -> None:
+    """What the experts earn without noise, where experts behaved."""
+    means = [one.batch["expert_return"] for one in groups["ddpg"] if one.batch]
+    if means and all(mean is not None for mean in means):
+        axes.axhline(
+            float(np.mean(means)), color=BEHAVIOUR_COLOUR, lw=2, label="expert, without noise"
+        )

@@ -1,0 +1,358 @@
+"""Jobs: pure functions of their settings to a folder, which others may need as input.
+
+A job's folder is named by the fingerprint of its settings, those of the jobs it needs, and the
+number of compute threads: what else decides its numbers is the version, and that is recorded.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from bcq.algorithms import ALGORITHMS, DDPGConfig, name_of
+from bcq.behaviour import BehaviourSchedule, behaviour_dataset, train_behaviour
+from bcq.collection import Recipe, collect_to, imitation, imperfect, random_batch
+from bcq.dataset import Dataset
+from bcq.experts import Expert, find, keep_best, read_expert
+from bcq.files import make_directory, write_text
+from bcq.formats import load, save
+from bcq.learning import AlgorithmConfig
+from bcq.runs import Row, Run, last_step, read_json, surroundings
+from bcq.tabular.illustrations import counterexample
+from bcq.tabular.theorems import STATEMENTS
+from bcq.training import Schedule, mean_return, train_run
+
+THREADS = 1  # of a job: two runs of one thread each are faster than one of two
+
+
+class Job(Protocol):
+    """What a runner has to know."""
+
+    def __hash__(self) -> int: ...
+
+    @property
+    def name(self) -> str:
+        """For people; jobs that differ may share it."""
+        ...
+
+    @property
+    def needs(self) -> Sequence["Job"]:
+        """The jobs whose folders it reads."""
+        ...
+
+    @property
+    def length(self) -> int:
+        """How many steps or updates it takes, as its folder counts them."""
+        ...
+
+    def as_json(self) -> Row:
+        """Its settings, and those of what it needs."""
+        ...
+
+    def perform(self, folder: Path) -> None:
+        """Does the work in `folder / directory_name(job)`; interrupted, goes on from there."""
+        ...
+
+
+def fingerprint(job: Job) -> str:
+    """Twelve hexadecimal digits that stand for everything the job was told."""
+    return digest(job, THREADS)
+
+
+@cache
+def digest(job: Job, threads: int) -> str:
+    """Remembered: the paper's experts stand in the settings of hundreds of jobs."""
+    told = json.dumps({"job": job.as_json(), "threads": threads}, sort_keys=True)
+    return hashlib.sha256(told.encode()).hexdigest()[:12]
+
+
+def directory_name(job: Job) -> str:
+    """Where its results go."""
+    return f"{job.name}-{fingerprint(job)}"
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """A DDPG agent that learns online; what it saw is the batch of others."""
+
+    schedule: BehaviourSchedule
+    needs: ClassVar[Sequence[Job]] = ()
+
+    @property
+    def name(self) -> str:
+        """Environment, noise and seed."""
+        schedule = self.schedule
+        return f"behaviour-{schedule.env}-noise{schedule.noise:g}-seed{schedule.seed}"
+
+    @property
+    def length(self) -> int:
+        """Its time steps."""
+        return self.schedule.steps
+
+    def as_json(self) -> Row:
+        """Its schedule and settings."""
+        return {
+            "kind": "Behaviour",
+            "schedule": asdict(self.schedule),
+            "settings": asdict(DDPGConfig()),
+        }
+
+    def perform(self, folder: Path) -> None:
+        """Learns."""
+        directory = folder / directory_name(self)
+        train_behaviour(directory, DDPGConfig(), self.schedule, resume=True)
+
+
+@dataclass(frozen=True)
+class Experts:
+    """The best of several agents, ranked by the mean of their last ten evaluations."""
+
+    needs: tuple[Behaviour, ...]
+    keep: int
+    length: ClassVar[int] = 1
+
+    @property
+    def name(self) -> str:
+        """How many of how many, and where."""
+        return f"experts-{self.needs[0].schedule.env}-{self.keep}-of-{len(self.needs)}"
+
+    def as_json(self) -> Row:
+        """Every agent."""
+        return {
+            "kind": "Experts",
+            "agents": [agent.as_json() for agent in self.needs],
+            "keep": self.keep,
+        }
+
+    def perform(self, folder: Path) -> None:
+        """Ranks and keeps."""
+        runs = [Run.open(folder / directory_name(agent)) for agent in self.needs]
+        keep_best(runs, folder / directory_name(self), keep=self.keep)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch of the paper; trial i learns from behaviour or expert i (supplement F)."""
+
+    recipe: str
+    env: str
+    transitions: int
+    trial: int
+    source: Behaviour | Experts | None = None  # no source: a bundled expert, or none is needed
+
+    @property
+    def name(self) -> str:
+        """Recipe, environment and trial."""
+        return f"batch-{self.recipe}-{self.env}-seed{self.trial}"
+
+    @property
+    def needs(self) -> Sequence[Job]:
+        """Who behaves."""
+        return () if self.source is None else (self.source,)
+
+    @property
+    def length(self) -> int:
+        """Its transitions."""
+        return self.transitions
+
+    def as_json(self) -> Row:
+        """Its settings."""
+        return {
+            "kind": "Batch",
+            **{key: getattr(self, key) for key in ("recipe", "env", "transitions", "trial")},
+            "source": None if self.source is None else self.source.as_json(),
+        }
+
+    def perform(self, folder: Path) -> None:
+        """Collects `batch.hdf5`, and says in `batch.json` what its episodes earned."""
+        path = folder / directory_name(self) / "batch.hdf5"
+        dataset = load(path) if path.exists() else self.collect(path, folder)
+        summary = {
+            "transitions": len(dataset),
+            "complete_episodes": len(dataset.episode_returns),
+            "mean_return": mean_return(dataset),
+            "largest_reward": float(abs(dataset.rewards).max()),
+            "expert_return": self.expert_return(folder),
+        }
+        write_text(path.with_suffix(".json"), json.dumps(summary, indent=2) + "\n")
+
+    def collect(self, path: Path, folder: Path) -> Dataset:
+        """The batch itself."""
+        if isinstance(self.source, Behaviour):
+            run = Run.open(folder / directory_name(self.source))
+            dataset = behaviour_dataset(run, self.recipe)
+            save(dataset, path)
+            return dataset
+        return collect_to(path, self.made_by(folder))
+
+    def made_by(self, folder: Path) -> Recipe:
+        """How a fixed behaviour collects it."""
+        if self.recipe == "random":
+            return random_batch(self.env, transitions=self.transitions, seed=self.trial)
+        make = {"imitation": imitation, "imperfect": imperfect}[self.recipe]
+        return make(self.expert(folder), transitions=self.transitions, seed=self.trial)
+
+    def expert(self, folder: Path) -> Expert:
+        """Number `trial` of the kept ones, or of the bundled ones."""
+        if self.source is None:
+            return find(str(self.trial), self.env)
+        return read_expert(
+            folder / directory_name(self.source) / f"{self.env}-{self.trial}.safetensors"
+        )
+
+    def expert_return(self, folder: Path) -> float | None:
+        """What the expert earns without noise, where there is one."""
+        if self.recipe not in ("imitation", "imperfect"):
+            return None
+        return float(self.expert(folder).card["mean_return_of_100_fresh_episodes"])
+
+
+@dataclass(frozen=True)
+class Training:
+    """An algorithm on a batch."""
+
+    config: AlgorithmConfig
+    schedule: Schedule
+    batch: Batch
+
+    @property
+    def name(self) -> str:
+        """Algorithm with the settings that are not its own defaults, batch and seed."""
+        usual, batch = type(self.config)(), self.batch
+        varied = "".join(
+            f"-{key}{value}"
+            for key, value in asdict(self.config).items()
+            if value != getattr(usual, key)
+        )
+        return f"{name_of(self.config)}{varied}-{batch.recipe}-{batch.env}-seed{self.schedule.seed}"
+
+    @property
+    def needs(self) -> Sequence[Job]:
+        """The batch."""
+        return (self.batch,)
+
+    @property
+    def length(self) -> int:
+        """Its updates."""
+        return self.schedule.steps
+
+    def as_json(self) -> Row:
+        """Every setting."""
+        return {
+            "kind": "Training",
+            "algorithm": name_of(self.config),
+            "settings": asdict(self.config),
+            "schedule": asdict(self.schedule),
+            "batch": self.batch.as_json(),
+        }
+
+    def perform(self, folder: Path) -> None:
+        """Trains."""
+        dataset = load(folder / directory_name(self.batch) / "batch.hdf5")
+        train_run(folder / directory_name(self), self.config, self.schedule, dataset, resume=True)
+
+
+@dataclass(frozen=True)
+class Theory:
+    """Every statement of Section 4.1 on random MDPs, and the kernel counterexample."""
+
+    seed: int = 0
+    needs: ClassVar[Sequence[Job]] = ()
+    name: ClassVar[str] = "theory"
+    length: ClassVar[int] = 1
+
+    def as_json(self) -> Row:
+        """Its seed."""
+        return {"kind": "Theory", "seed": self.seed}
+
+    def perform(self, folder: Path) -> None:
+        """Checks, and writes `theory.json`: the largest violation of each statement."""
+        figure_6 = counterexample(discount=0.9)
+        found = {
+            "statements": [
+                {
+                    "name": statement.name,
+                    "says": statement.says,
+                    "cases": statement.cases,
+                    "worst": max(statement.violations(self.seed)),
+                    "tolerance": statement.tolerance,
+                }
+                for statement in STATEMENTS
+            ],
+            "kernel_fails": figure_6.kernel_fails,
+            "bcql_is_optimal": figure_6.bcql_is_optimal,
+        }
+        path = folder / directory_name(self) / "theory.json"
+        write_text(path, json.dumps(found, indent=2) + "\n")
+
+
+def from_json(told: Row) -> Any:
+    """The inverse of `as_json`."""
+    match told["kind"]:
+        case "Behaviour":
+            return Behaviour(BehaviourSchedule(**told["schedule"]))
+        case "Experts":
+            return Experts(tuple(from_json(agent) for agent in told["agents"]), told["keep"])
+        case "Batch":
+            keys = ("recipe", "env", "transitions", "trial")
+            source = told["source"] and from_json(told["source"])
+            return Batch(**{key: told[key] for key in keys}, source=source)
+        case "Training":
+            settings = {
+                k: tuple(v) if isinstance(v, list) else v for k, v in told["settings"].items()
+            }
+            return Training(
+                ALGORITHMS[told["algorithm"]](**settings),
+                Schedule(**told["schedule"]),
+                from_json(told["batch"]),
+            )
+        case "Theory":
+            return Theory(told["seed"])
+        case kind:
+            raise ValueError(f"no job is of kind {kind!r}")
+
+
+def with_needs(jobs: Sequence[Job]) -> list[Job]:
+    """The jobs and everything they need, each once, needs first."""
+    found: dict[str, Job] = {}
+
+    def add(job: Job) -> None:
+        if fingerprint(job) not in found:
+            for need in job.needs:
+                add(need)
+            found[fingerprint(job)] = job
+
+    for job in jobs:
+        add(job)
+    return list(found.values())
+
+
+def is_finished(job: Job, folder: Path) -> bool:
+    """Whether its folder says so."""
+    return (folder / directory_name(job) / "done.json").exists()
+
+
+def steps_done(job: Job, folder: Path) -> int:
+    """How far it is, as far as its folder tells."""
+    directory = folder / directory_name(job)
+    if isinstance(job, Batch):
+        notes = directory / "batch.hdf5.partial" / "progress.json"
+        return int(read_json(notes)["rows"]) if notes.exists() else 0
+    return last_step(directory / "metrics.jsonl")
+
+
+def perform(job: Job, folder: Path) -> None:
+    """Does a job, unless it is done, and marks it as done."""
+    directory = folder / directory_name(job)
+    if is_finished(job, folder):
+        return
+    make_directory(directory)
+    write_text(directory / "job.json", json.dumps(job.as_json(), indent=2) + "\n")
+    start = time.perf_counter()
+    job.perform(folder)
+    notes = {"seconds": round(time.perf_counter() - start, 1), **surroundings()}
+    write_text(directory / "done.json", json.dumps(notes, indent=2) + "\n")

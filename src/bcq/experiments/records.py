@@ -1,0 +1,154 @@
+"""What was measured, run by run, in one small file that figures and claims are made from."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bcq.errors import InputError
+from bcq.experiments.jobs import Behaviour, Job, Theory, Training, directory_name, is_finished
+from bcq.files import write_text
+from bcq.runs import Row, Run, as_lines, read_json, returns_by_step
+from bcq.values import values_by_step
+
+LAST = 3  # evaluations that count as final
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run: what it was, and the raw series it left."""
+
+    task: str  # recipe of the batch
+    env: str
+    algorithm: str  # "behaviour" for the agent that learned online
+    seed: int  # and number of the trial
+    settings: Row
+    schedule: Row
+    batch: Row | None  # what was earned while it was logged
+    evaluations: list[tuple[int, list[float]]]  # step, return of each episode
+    estimates: list[tuple[int, float]]  # step, mean Q of a minibatch
+    truths: list[Row]  # step, and over the same pairs: mean estimate, mean and std of the truth
+    made: Row  # commit, versions, threads, seconds
+
+    @property
+    def label(self) -> str:
+        """The algorithm, with whatever setting is varied between runs."""
+        if self.algorithm == "ensemble":
+            return f"ensemble of {self.settings['members']}"
+        return self.algorithm
+
+    @property
+    def updates(self) -> int:
+        """How long it was trained."""
+        return int(self.schedule["steps"])
+
+    @property
+    def final(self) -> float:
+        """The mean return of the last three evaluations."""
+        return float(np.mean([returns for _, returns in self.evaluations[-LAST:]]))
+
+    @property
+    def best(self) -> float:
+        """The mean return of the best evaluation: chosen in hindsight, hence too good."""
+        return max(float(np.mean(returns)) for _, returns in self.evaluations)
+
+
+def gather(jobs: Sequence[Job], folder: Path) -> list[Record]:
+    """A record of every finished run."""
+    found = []
+    for job in jobs:
+        if isinstance(job, Training) and is_finished(job, folder):
+            batch = read_json(folder / directory_name(job.batch) / "batch.json")
+            found.append(record(job, folder, job.batch.recipe, job.batch.env, batch))
+        elif isinstance(job, Behaviour) and is_finished(job, folder):
+            task = "final-buffer" if job.schedule.noise == 0.5 else "concurrent"
+            found.append(record(job, folder, task, job.schedule.env, None))
+    return found
+
+
+def record(
+    job: Training | Behaviour, folder: Path, task: str, env: str, batch: Row | None
+) -> Record:
+    """The series of one run directory."""
+    directory = folder / directory_name(job)
+    run = Run.open(directory)
+    notes = read_json(directory / "done.json")
+    truths = [
+        {
+            "step": step,
+            "pairs": len(values.rows),
+            "estimate": rounded(values.estimates.mean()),
+            "truth": rounded(values.truths.mean()),
+            "truth_std": rounded(values.truths.std()),
+            "truth_to_time_limit": rounded(values.limited.mean()),
+        }
+        for step, values in values_by_step(run).items()
+    ]
+    return Record(
+        task=task,
+        env=env,
+        algorithm="behaviour" if isinstance(job, Behaviour) else run.config["algorithm"],
+        seed=run.config["schedule"]["seed"],
+        settings=run.config["settings"],
+        schedule=run.config["schedule"],
+        batch=batch,
+        evaluations=[
+            (step, [rounded(value) for value in returns])
+            for step, returns in returns_by_step(run).items()
+        ],
+        estimates=[
+            (row["step"], rounded(row["value_estimate"]))
+            for row in run.read("metrics.jsonl")
+            if "value_estimate" in row
+        ],
+        truths=truths,
+        made={
+            "seconds": notes["seconds"],
+            **{key: run.config[key] for key in ("commit", "threads", "versions")},
+        },
+    )
+
+
+def rounded(value: Any) -> float:
+    """Six digits: what was measured, in a file that stays small."""
+    return float(f"{float(value):.6g}")
+
+
+def write_records(records: Iterable[Record], path: Path) -> None:
+    """One run a line."""
+    rows = [{"format": FORMAT, **asdict(one)} for one in records]
+    write_text(path, as_lines(sorted(rows, key=lambda row: json.dumps(row["schedule"]))))
+
+
+def read_records(path: Path) -> list[Record]:
+    """The inverse."""
+    try:
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        if any(row.pop("format") != FORMAT for row in rows):
+            raise InputError(f"{path}: is not of this version's format ({FORMAT})")
+        return [
+            Record(
+                **{
+                    **row,
+                    "evaluations": [(step, returns) for step, returns in row["evaluations"]],
+                    "estimates": [(step, value) for step, value in row["estimates"]],
+                }
+            )
+            for row in rows
+        ]
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: is no file of records: {error}") from error
+
+
+def theory_of(jobs: Sequence[Job], folder: Path) -> Row | None:
+    """What the theory's job found, if it is finished."""
+    for job in jobs:
+        if isinstance(job, Theory) and is_finished(job, folder):
+            return read_json(folder / directory_name(job) / "theory.json")
+    return None

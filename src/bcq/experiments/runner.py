@@ -1,0 +1,290 @@
+"""Runs jobs that depend on one another, a few at a time, and shows how they get on."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TextIO
+
+from bcq.experiments.jobs import (
+    Job,
+    directory_name,
+    fingerprint,
+    is_finished,
+    steps_done,
+    with_needs,
+)
+from bcq.files import make_directory, write_text
+from bcq.runs import locked
+
+POLL = 0.5  # seconds between two looks at what runs
+
+
+class Process(Protocol):
+    """A job that runs somewhere."""
+
+    def poll(self) -> int | None:
+        """Its exit code once it has ended."""
+        ...
+
+    def stop(self) -> None:
+        """Ends it; its folder stays fit to be continued."""
+        ...
+
+
+class Engine(Protocol):
+    """Where jobs run. Any other engine needs these two, and sees the same folder."""
+
+    @property
+    def slots(self) -> int:
+        """How many jobs can run at once."""
+        ...
+
+    def start(self, job: Job, folder: Path, slot: int) -> Process:
+        """Starts a job whose needs are done."""
+        ...
+
+
+@dataclass(frozen=True)
+class LocalProcess:
+    """A worker on this machine."""
+
+    process: "subprocess.Popen[bytes]"
+
+    def poll(self) -> int | None:
+        """Its exit code once it has ended."""
+        return self.process.poll()
+
+    def stop(self) -> None:
+        """Asks, and insists after ten seconds."""
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def cores() -> list[int]:
+    """Those that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+@dataclass(frozen=True)
+class LocalProcesses:
+    """One worker process per core, with one compute thread each."""
+
+    cores: list[int] = field(default_factory=cores)
+
+    @property
+    def slots(self) -> int:
+        """One a core."""
+        return len(self.cores)
+
+    def start(self, job: Job, folder: Path, slot: int) -> LocalProcess:
+        """In a session of its own: Ctrl-C reaches the runner alone, which stops its workers."""
+        name = directory_name(job)
+        module, core = "bcq.experiments.worker", str(self.cores[slot])
+        with (folder / name / "output.txt").open("ab") as output:
+            return LocalProcess(
+                subprocess.Popen(
+                    [sys.executable, "-m", module, str(folder), name, core],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                )
+            )
+
+
+@dataclass
+class Running:
+    """A job under way, and how fast it is."""
+
+    job: Job
+    process: Process
+    begun: float
+    steps_before: int
+
+    def speed(self, folder: Path) -> float | None:
+        """Steps or updates a second since it was started here."""
+        done = steps_done(self.job, folder) - self.steps_before
+        return done / (time.monotonic() - self.begun) if done > 0 else None
+
+
+@dataclass
+class Outcome:
+    """What became of the jobs."""
+
+    done: list[Job]
+    failed: dict[str, str]  # folder of the job: the last line it said
+    skipped: list[Job]  # what they need failed
+
+
+def run_jobs(jobs: Sequence[Job], folder: Path, engine: Engine, *, screen: TextIO) -> Outcome:
+    """Runs what is not finished; a failed job is reported and the rest go on."""
+    make_directory(folder)
+    everything = with_needs(jobs)
+    outcome = Outcome([job for job in everything if is_finished(job, folder)], {}, [])
+    waiting = [job for job in everything if not is_finished(job, folder)]
+    board = Board(len(everything), folder, screen)
+    running: dict[int, Running] = {}
+    with locked(folder), stopping(running):
+        while waiting or running:
+            skip_hopeless(waiting, outcome)
+            start_ready(waiting, running, outcome, folder, engine)
+            board.show(running, waiting, outcome)
+            time.sleep(POLL)
+            for slot in [slot for slot, one in running.items() if one.process.poll() is not None]:
+                end(running.pop(slot), outcome, folder, board)
+    board.clear()
+    return outcome
+
+
+@contextmanager
+def stopping(running: dict[int, Running]) -> Iterator[None]:
+    """Whatever ends the runner ends what it started."""
+    try:
+        yield
+    finally:
+        for one in running.values():
+            one.process.stop()
+
+
+def skip_hopeless(waiting: list[Job], outcome: Outcome) -> None:
+    """Moves jobs aside that need one which failed."""
+    lost = {directory_name(job) for job in outcome.skipped} | set(outcome.failed)
+    for job in list(waiting):
+        if any(directory_name(need) in lost for need in job.needs):
+            waiting.remove(job)
+            outcome.skipped.append(job)
+            lost.add(directory_name(job))
+
+
+def start_ready(
+    waiting: list[Job],
+    running: dict[int, Running],
+    outcome: Outcome,
+    folder: Path,
+    engine: Engine,
+) -> None:
+    """Fills the free slots with jobs whose needs are done, in the order given."""
+    done = {fingerprint(job) for job in outcome.done}
+    for slot in range(engine.slots):
+        if slot in running:
+            continue
+        ready = (job for job in waiting if all(fingerprint(need) in done for need in job.needs))
+        job = next(ready, None)
+        if job is None:
+            return
+        waiting.remove(job)
+        directory = folder / directory_name(job)
+        make_directory(directory)
+        write_text(directory / "job.json", json.dumps(job.as_json(), indent=2) + "\n")
+        before = steps_done(job, folder)
+        running[slot] = Running(job, engine.start(job, folder, slot), time.monotonic(), before)
+
+
+def end(one: Running, outcome: Outcome, folder: Path, board: "Board") -> None:
+    """Notes how a job ended."""
+    name = directory_name(one.job)
+    if is_finished(one.job, folder):
+        outcome.done.append(one.job)
+        board.say(f"done    {one.job.name} in {words(time.monotonic() - one.begun)}")
+        board.learn(one)
+    else:
+        outcome.failed[name] = last_line(folder / name / "output.txt")
+        board.say(f"FAILED  {one.job.name}: {outcome.failed[name]}")
+
+
+def last_line(path: Path) -> str:
+    """The last thing a worker said, or that it said nothing."""
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    lines = [line for line in text.replace("\r", "\n").split("\n") if line.strip()]
+    return lines[-1] if lines else "it ended without a word"
+
+
+class Board:
+    """What runs, at what speed, how long to go; redrawn on a terminal, otherwise line by line."""
+
+    def __init__(self, total: int, folder: Path, screen: TextIO):
+        self.total, self.folder, self.screen = total, folder, screen
+        self.live = screen.isatty()
+        self.drawn = 0
+        self.speeds: dict[str, float] = {}  # steps or updates a second, by kind of job
+
+    def say(self, line: str) -> None:
+        """A line that stays."""
+        self.clear()
+        print(line, file=self.screen, flush=True)
+
+    def clear(self) -> None:
+        """Removes the moving part."""
+        if self.drawn:
+            self.screen.write(f"\x1b[{self.drawn}F\x1b[J")
+            self.drawn = 0
+
+    def learn(self, one: Running) -> None:
+        """Remembers how fast a job of this kind was, start-up included."""
+        seconds = time.monotonic() - one.begun
+        if one.steps_before == 0:
+            self.speeds[kind(one.job)] = one.job.length / seconds
+
+    def show(self, running: dict[int, Running], waiting: list[Job], outcome: Outcome) -> None:
+        """Draws the moving part."""
+        if not self.live:
+            return
+        left = [self.seconds_left(one) for one in running.values()]
+        ahead = [self.seconds_of(job) for job in waiting]
+        known = [seconds for seconds in (*left, *ahead) if seconds is not None]
+        unknown = len(left) + len(ahead) - len(known)
+        to_go = words(sum(known) / max(1, len(running)))
+        lines = [
+            f"{len(outcome.done)} of {self.total} jobs done, {len(outcome.failed)} failed, "
+            f"{len(outcome.skipped)} skipped; {'at least ' if unknown else ''}{to_go} to go"
+        ]
+        lines += [self.line(one) for one in running.values()]
+        self.clear()
+        self.screen.write("\n".join(lines) + "\n")
+        self.screen.flush()
+        self.drawn = len(lines)
+
+    def line(self, one: Running) -> str:
+        """One job's."""
+        done, speed = steps_done(one.job, self.folder), one.speed(self.folder)
+        left = self.seconds_left(one)
+        pace = f"{speed:.4g}/s" if speed else "starting"
+        return (
+            f"  {one.job.name:<44} {done:>9,} of {one.job.length:>9,}  {pace:>9}"
+            f"  {'' if left is None else words(left) + ' to go'}"
+        )
+
+    def seconds_left(self, one: Running) -> float | None:
+        """By its own speed, or that of its kind."""
+        speed = one.speed(self.folder) or self.speeds.get(kind(one.job))
+        return (one.job.length - steps_done(one.job, self.folder)) / speed if speed else None
+
+    def seconds_of(self, job: Job) -> float | None:
+        """By the speed of its kind."""
+        speed = self.speeds.get(kind(job))
+        return (job.length - steps_done(job, self.folder)) / speed if speed else None
+
+
+def kind(job: Job) -> str:
+    """Jobs that differ in their seed alone take about as long."""
+    return job.name.rsplit("-seed", 1)[0]
+
+
+def words(seconds: float) -> str:
+    """A duration for people."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02} min"

@@ -1,0 +1,96 @@
+"""The paper from one command: run its experiments, draw its figures, judge its claims."""
+
+import json
+import sys
+from pathlib import Path
+
+from bcq.errors import BCQError, InputError
+from bcq.experiments import claims, environment_of, figures, jobs_of
+from bcq.experiments.estimate import estimate
+from bcq.experiments.jobs import Job, fingerprint, with_needs
+from bcq.experiments.presets import PRESETS
+from bcq.experiments.records import Record, gather, read_records, theory_of, write_records
+from bcq.experiments.runner import Engine, LocalProcesses, run_jobs, words
+from bcq.experiments.table import table
+from bcq.experiments.worker import stay_on
+from bcq.files import write_text
+from bcq.runs import Row, read_json
+
+
+class UnfinishedError(BCQError):
+    """Some of the jobs failed."""
+
+
+def reproduce(
+    preset: str,
+    names: tuple[str, ...],
+    environments: tuple[str, ...],
+    out: Path,
+    *,
+    engine: Engine | None = None,
+) -> None:
+    """Runs what is not done yet, then writes records, figures, table and claims into `out`."""
+    jobs = with_needs(jobs_of(PRESETS[preset], names, environments))
+    print(f"{preset}: {PRESETS[preset].says}\n{len(jobs)} jobs, in {out / 'jobs'}")
+    outcome = run_jobs(jobs, out / "jobs", engine or LocalProcesses(), screen=sys.stdout)
+    everything = with_needs(jobs_of(PRESETS[preset], (), ()))
+    write_results(everything, out)
+    show(out)
+    if outcome.failed:
+        lines = [f"  {out / 'jobs' / name}: {line}" for name, line in outcome.failed.items()]
+        raise UnfinishedError(
+            f"{len(outcome.failed)} jobs failed, {len(outcome.skipped)} that need them were "
+            "skipped; the same command tries them again\n" + "\n".join(lines)
+        )
+
+
+def write_results(jobs: list[Job], out: Path) -> None:
+    """What was measured so far, in two small files."""
+    write_records(gather(jobs, out / "jobs"), out / "runs.jsonl")
+    theory = theory_of(jobs, out / "jobs")
+    if theory is not None:
+        write_text(out / "theory.json", json.dumps(theory, indent=2) + "\n")
+
+
+def read_results(out: Path) -> tuple[list[Record], Row | None]:
+    """The inverse."""
+    path = out / "runs.jsonl"
+    if not path.exists():
+        raise InputError(
+            f"{out}: holds no results (there is no runs.jsonl); run `bcq reproduce` first, or name "
+            "the folder of results with --out"
+        )
+    theory = out / "theory.json"
+    return read_records(path), read_json(theory) if theory.exists() else None
+
+
+def show(out: Path) -> None:
+    """Figures, table and claims, from the two small files alone."""
+    records, theory = read_results(out)
+    verdicts = claims.judge_all(records, theory)
+    write_text(out / "claims.md", claims.as_markdown(verdicts))
+    write_text(out / "table.md", table(records))
+    pictures = figures.draw_all(records, out / "figures")
+    print(f"\n{claims.as_text(verdicts)}\n")
+    counts = dict.fromkeys((claims.HOLDS, claims.FAILS, claims.UNKNOWN), 0)
+    for verdict in verdicts:
+        counts[verdict.verdict] += 1
+    print(", ".join(f"{kind}: {count}" for kind, count in counts.items()))
+    print(f"{len(records)} runs in {out / 'runs.jsonl'}; {len(pictures)} figures beside it")
+
+
+def dry_run(preset: str, names: tuple[str, ...], environments: tuple[str, ...], out: Path) -> None:
+    """Lists the jobs, with what they will cost on this machine."""
+    jobs = with_needs(jobs_of(PRESETS[preset], names, environments))
+    workers = LocalProcesses().cores
+    stay_on(workers[0])  # as a worker does
+    seconds, total, size = estimate(jobs, out / "jobs", len(workers))
+    for job, own in zip(jobs, seconds, strict=True):
+        state = words(own) if own else "done"
+        print(f"{job.name:<48} {job.length:>10,}  {state:>10}  {fingerprint(job)}")
+    environments_used = sorted({env for job in jobs if (env := environment_of(job))})
+    print(
+        f"\n{preset}: {PRESETS[preset].says}\n{len(jobs)} jobs in {', '.join(environments_used)}: "
+        f"about {words(total)} on {len(workers)} cores, at most {size / 1e9:.1f} GB in {out}. "
+        "Evaluations are taken to last to their time limit."
+    )

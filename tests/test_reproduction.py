@@ -1,0 +1,154 @@
+"""`bcq reproduce`: the smoke preset whole, records, figures, table, bad input."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bcq.cli import main
+from bcq.experiments import figures
+from bcq.experiments.claims import CLAIMS
+from bcq.experiments.records import read_records, write_records
+from bcq.experiments.table import interquartile_mean, interval, table
+from bcq.plots import COLOURS
+from bcq.reproduce import show
+from test_claims import THEORY, as_in_the_paper
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("reproduction") / "smoke"
+    main(["reproduce", "--preset", "smoke", "--out", str(out)])
+    return out
+
+
+def test_smoke_runs_every_part(smoke: Path) -> None:
+    records = read_records(smoke / "runs.jsonl")
+    found = {(one.task, one.label) for one in records}
+    tasks = ("final-buffer", "concurrent", "imitation", "imperfect")
+    assert {
+        (task, name) for task in tasks for name in ("bcq", "ddpg", "dqn", "bc", "vae-bc")
+    } < found
+    assert {("random", "bcq"), ("random", "ddpg"), ("final-buffer", "behaviour")} < found
+    assert {("imitation", "ensemble of 2"), ("imitation", "ensemble of 3")} < found
+    for one in records:
+        assert one.made["threads"] == 1
+        assert len(one.evaluations) >= 2
+        assert (len(one.truths) > 0) == (one.algorithm not in ("bc", "vae-bc", "behaviour"))
+    for name in ("extrapolation", "results", "values", "perturbation", "uncertainty"):
+        for ending in ("png", "pdf"):
+            assert (smoke / "figures" / f"{name}-Hopper-v5.{ending}").stat().st_size > 5_000
+    assert (smoke / "figures" / "random-Pendulum-v1.png").exists()
+    claims = (smoke / "claims.md").read_text()
+    assert all(claim.says in claims for claim in CLAIMS)
+    assert claims.count("**holds**") == len(CLAIMS) - 12  # the theory's; one trial proves no more
+
+
+def test_a_second_call_repeats_nothing(smoke: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (smoke / "jobs").rglob("*.safetensors")}
+    records = (smoke / "runs.jsonl").read_bytes()
+    main(["reproduce", "--preset", "smoke", "--out", str(smoke)])
+    assert "done    " not in capsys.readouterr().out
+    assert before == {p: p.stat().st_mtime_ns for p in (smoke / "jobs").rglob("*.safetensors")}
+    assert (smoke / "runs.jsonl").read_bytes() == records
+
+
+def test_check_needs_nothing_but_the_two_small_files(
+    smoke: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("runs.jsonl", "theory.json"):
+        (tmp_path / name).write_bytes((smoke / name).read_bytes())
+    main(["reproduce", "--check", "--out", str(tmp_path)])
+    assert "Theorem 4" in capsys.readouterr().out
+    for name in ("claims.md", "table.md"):
+        assert (tmp_path / name).read_text() == (smoke / name).read_text()
+    for path in (smoke / "figures").iterdir():
+        assert (tmp_path / "figures" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_dry_run_lists_the_jobs_and_runs_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "dry"
+    main(["reproduce", "random", "--preset", "smoke", "--dry-run", "--out", str(out)])
+    printed = capsys.readouterr().out
+    for name in ("batch-random-Pendulum-v1-seed0", "bcq-vae_l20.001-random", "ddpg-random"):
+        assert name in printed
+    assert "3 jobs in Pendulum-v1: about" in printed
+    assert "GB in" in printed
+    assert not out.exists()
+
+
+def test_records_survive_their_file(tmp_path: Path) -> None:
+    records = as_in_the_paper()
+    write_records(records, tmp_path / "runs.jsonl")
+    again = read_records(tmp_path / "runs.jsonl")
+    assert sorted(map(str, again)) == sorted(map(str, records))
+
+
+@pytest.mark.parametrize(
+    "content", ["not json\n", '{"format": 1, "task": "x"}\n', '{"format": 7}\n']
+)
+def test_a_damaged_file_of_records_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "runs.jsonl").write_text(content)
+    with pytest.raises(SystemExit, match=r"runs\.jsonl: is no"):
+        main(["reproduce", "--check", "--out", str(tmp_path)])
+
+
+def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="holds no results"):
+        main(["reproduce", "--check", "--out", str(tmp_path / "nowhere")])
+
+
+def test_what_a_preset_does_not_have_is_said_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="this preset has values"):
+        main(["reproduce", "theory", "--preset", "converged", "--out", str(tmp_path)])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_figure_is_drawn_in_the_colour_of_its_algorithm(tmp_path: Path) -> None:
+    records = [one for one in as_in_the_paper() if one.env == "Hopper-v5"]
+    figure = figures.figure_2(records)
+    assert figure is not None
+    for axes in figure.axes:
+        for line in axes.get_lines():
+            label = str(line.get_label())
+            if label in figures.NAMES.values():
+                name = next(key for key, value in figures.NAMES.items() if value == label)
+                assert line.get_color() == COLOURS[name]
+    figures.draw_all(records, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 10
+
+
+def test_the_mean_of_a_figure_is_over_trials() -> None:
+    records = [one for one in as_in_the_paper() if (one.task, one.algorithm) == ("imperfect", "bc")]
+    steps, returns = figures.curves(records)
+    assert steps.tolist() == [5_000, 10_000, 15_000, 60_000]
+    assert returns.shape == (2, 4)
+    assert (returns == 410).all()
+
+
+def test_the_interquartile_mean_ignores_both_quarters() -> None:
+    assert interquartile_mean([1000, 1, 2, 3, 4, 5, 6, -1000]) == pytest.approx(3.5)
+
+
+def test_the_interval_covers_both_kinds_of_spread() -> None:
+    alike = [np.array([1.0, 1.0]), np.array([1.0, 1.0])]
+    assert interval(alike) == (1.0, 1.0)
+    low, high = interval([np.zeros(8), np.ones(8)])
+    assert low == 0.0
+    assert high == 1.0
+
+
+def test_the_table_keeps_final_and_best_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_records(as_in_the_paper(), tmp_path / "runs.jsonl")
+    (tmp_path / "theory.json").write_text(json.dumps(THEORY))
+    show(tmp_path)
+    assert f"holds: {len(CLAIMS)}, does not hold: 0" in capsys.readouterr().out
+    rows = [
+        line for line in table(as_in_the_paper()).splitlines() if "| random | 500 | ddpg" in line
+    ]
+    assert rows[0].endswith("| 600 (550 to 650) | 617 | 650 |")

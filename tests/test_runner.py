@@ -1,0 +1,202 @@
+"""The runner: order, failures, interruption, what it shows."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bcq.experiments import runner
+from bcq.experiments.jobs import Batch, Job, directory_name, is_finished, perform, steps_done
+from bcq.experiments.runner import LocalProcesses, Outcome, run_jobs, words
+from bcq.runs import locked
+
+
+@dataclass(frozen=True)
+class Step:
+    """A job that takes no time."""
+
+    name: str
+    needs: Sequence[Job] = ()
+    length: int = 1
+
+    def as_json(self) -> dict[str, Any]:
+        return {"name": self.name, "needs": [need.as_json() for need in self.needs]}
+
+    def perform(self, folder: Path) -> None:
+        for need in self.needs:
+            assert is_finished(need, folder)
+
+
+@dataclass
+class Instant:
+    """Ends at the second look; its work was done at the first."""
+
+    ended: int
+    looks: int = 0
+    stopped: bool = False
+
+    def poll(self) -> int | None:
+        self.looks += 1
+        return self.ended if self.looks > 1 else None
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+@dataclass
+class InThisProcess:
+    """An engine that does the work at once, and fails where it is told to."""
+
+    slots: int = 2
+    failing: Sequence[str] = ()
+    interrupt_at: str | None = None
+    started: list[str] = field(default_factory=list)
+    processes: list[Instant] = field(default_factory=list)
+
+    def start(self, job: Job, folder: Path, slot: int) -> Instant:
+        self.started.append(job.name)
+        assert slot < self.slots
+        if job.name == self.interrupt_at:
+            raise KeyboardInterrupt
+        if job.name in self.failing:
+            (folder / directory_name(job) / "output.txt").write_text("bcq: no luck\n")
+            process = Instant(1)
+        else:
+            perform(job, folder)
+            process = Instant(0)
+        self.processes.append(process)
+        return process
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "POLL", 0.0)
+
+
+A = Step("a")
+B = Step("b", (A,))
+C = Step("c", (B,))
+D = Step("d")
+
+
+def run(jobs: Sequence[Job], folder: Path, engine: Any) -> tuple[Outcome, str]:
+    screen = io.StringIO()
+    outcome = run_jobs(jobs, folder, engine, screen=screen)
+    return outcome, screen.getvalue()
+
+
+def test_a_job_starts_when_what_it_needs_is_done(tmp_path: Path) -> None:
+    engine = InThisProcess()
+    outcome, _ = run([C, D], tmp_path, engine)
+    assert sorted(job.name for job in outcome.done) == ["a", "b", "c", "d"]
+    assert engine.started == ["a", "d", "b", "c"]  # d did not wait for b
+
+
+def test_finished_jobs_are_not_repeated(tmp_path: Path) -> None:
+    run([B], tmp_path, InThisProcess())
+    engine = InThisProcess()
+    outcome, _ = run([C], tmp_path, engine)
+    assert engine.started == ["c"]
+    assert len(outcome.done) == 3
+
+
+def test_a_failure_is_reported_and_the_rest_go_on(tmp_path: Path) -> None:
+    engine = InThisProcess(failing=["b"])
+    outcome, printed = run([C, D], tmp_path, engine)
+    assert [job.name for job in outcome.skipped] == ["c"]
+    assert sorted(job.name for job in outcome.done) == ["a", "d"]
+    assert outcome.failed == {directory_name(B): "bcq: no luck"}
+    assert "FAILED  b: bcq: no luck" in printed
+    again, _ = run([C, D], tmp_path, InThisProcess())
+    assert len(again.done) == 4  # the same call tries again
+
+
+def test_never_more_jobs_than_slots(tmp_path: Path) -> None:
+    engine = InThisProcess(slots=1)
+    run([Step(str(i)) for i in range(5)], tmp_path, engine)
+    assert engine.started == list("01234")
+
+
+def test_whatever_stops_the_runner_stops_what_it_started(tmp_path: Path) -> None:
+    engine = InThisProcess(interrupt_at="d")
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs([A, D], tmp_path, engine, screen=io.StringIO())
+    assert [process.stopped for process in engine.processes] == [True]
+
+
+def test_a_folder_is_worked_in_by_one_runner_at_a_time(tmp_path: Path) -> None:
+    with locked(tmp_path), pytest.raises(Exception, match="another process"):
+        run([A], tmp_path, InThisProcess())
+
+
+class Terminal(io.StringIO):
+    """A screen that can be drawn on."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_board_says_what_runs_and_what_is_left(tmp_path: Path) -> None:
+    screen = Terminal()
+    run_jobs([C, D], tmp_path, InThisProcess(), screen=screen)
+    text = screen.getvalue()
+    assert "0 of 4 jobs done, 0 failed, 0 skipped; at least 0 s to go" in text
+    assert "starting" in text
+    assert text.endswith("\x1b[Jdone    c in 0 s\n")  # the moving part is gone
+
+
+def test_progress_is_read_from_the_jobs_folder(tmp_path: Path) -> None:
+    folder = tmp_path / directory_name(A)
+    folder.mkdir()
+    (folder / "metrics.jsonl").write_text('{"step": 100}\n{"step": 200}\n{"st')
+    assert steps_done(A, tmp_path) == 200
+
+
+def test_a_real_worker_does_its_job_and_a_failing_one_says_why(tmp_path: Path) -> None:
+    good = Batch("random", "Pendulum-v1", 50, 0)
+    bad = Batch("random", "Nowhere-v0", 50, 0)
+    outcome, printed = run([good, bad], tmp_path, LocalProcesses())
+    assert [job.name for job in outcome.done] == [good.name]
+    summary = json.loads((tmp_path / directory_name(good) / "batch.json").read_text())
+    assert summary["transitions"] == 50
+    notes = json.loads((tmp_path / directory_name(good) / "done.json").read_text())
+    assert notes["threads"] == 1
+    assert "FAILED  batch-random-Nowhere-v0-seed0: bcq: " in printed
+
+
+def test_a_worker_ends_when_the_runner_is_killed(tmp_path: Path) -> None:
+    long = Batch("random", "Pendulum-v1", 50_000_000, 0)
+    code = f"""
+import sys
+from pathlib import Path
+from bcq.experiments.jobs import Batch
+from bcq.experiments.runner import LocalProcesses, run_jobs
+run_jobs([{long!r}], Path({str(tmp_path)!r}), LocalProcesses(), screen=sys.stdout)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code])
+    lock = tmp_path / directory_name(long) / "batch.hdf5.partial" / "progress.json"
+    deadline = time.monotonic() + 60
+    while not lock.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    time.sleep(3)
+    before = lock.read_text()
+    time.sleep(2)
+    assert lock.read_text() == before  # nobody collects any more
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(5, "5 s"), (89, "89 s"), (3_000, "50 min"), (7_260, "2 h 01 min")]
+)
+def test_durations_are_said_as_people_say_them(seconds: float, text: str) -> None:
+    assert words(seconds) == text
