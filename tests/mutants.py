@@ -915,8 +915,8 @@ MUTANTS = [
     ),
     Mutant(
         "collection.py",
-        '("rows.bin", "progress.json", ".lock", ".*.tmp")',
-        '("rows.bin", "progress.json", ".lock")',
+        '("progress.json", "rows.bin", ".lock", ".*.tmp")',
+        '("progress.json", "rows.bin", ".lock")',
         "test_collection.py",
     ),
     Mutant(

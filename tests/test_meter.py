@@ -1,6 +1,7 @@
 """The extrapolation meter, by hand and on policies that are known to be near or far."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -99,6 +100,36 @@ def test_a_learner_with_a_vae_is_also_measured_by_it() -> None:
     assert meter.reconstruction is not None
     assert 0 < meter.reconstruction < 0.1
     assert meter.summary()["extrapolation_meter"] == meter.ratio
+
+
+def test_bcqs_own_signs_of_strain_by_hand() -> None:
+    dataset = make_batch(rows=60)
+    config = bcq.BCQConfig(hidden_sizes=(8, 8), vae_hidden_sizes=(8, 8), max_perturbation=0.1)
+    learner = config.create(2, 2, jax.random.key(0))
+
+    def with_last_layers(perturbation: list[float], encoder: list[float]) -> Meter:
+        changed = eqx.tree_at(
+            lambda one: (
+                one.perturbation.model.network.layers[-1].weight,
+                one.perturbation.model.network.layers[-1].bias,
+                one.vae.model.encoder.layers[-1].weight,
+                one.vae.model.encoder.layers[-1].bias,
+            ),
+            learner,
+            (jnp.zeros((8, 2)), jnp.array(perturbation), jnp.zeros((8, 8)), jnp.array(encoder)),
+        )
+        return extrapolation_meter(Policy(changed, dataset.task), dataset)
+
+    at_ease = with_last_layers([1.0, -1.0], [0.4, -0.4, 0, 0, 9, 9, 9, 9])  # J = 4, log sigmas
+    assert at_ease.perturbations_near_limit == 0  # tanh 1 = 0.76
+    assert at_ease.latents_beyond_clip == 0
+    strained = with_last_layers([1.0, -9.0], [0.6, -0.4, 0, 0, 9, 9, 9, 9])
+    assert strained.perturbations_near_limit == 0.5
+    assert strained.latents_beyond_clip == 0.25
+    other = bcq.VAEBCConfig(vae_hidden_sizes=(8,)).create(2, 2, jax.random.key(0))
+    assert (
+        extrapolation_meter(Policy(other, dataset.task), dataset).perturbations_near_limit is None
+    )
 
 
 def test_a_batch_with_nothing_to_compare_is_refused_in_one_line() -> None:

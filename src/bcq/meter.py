@@ -14,9 +14,11 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from bcq.algorithms.bcq import propose
 from bcq.dataset import Dataset, Floats
 from bcq.errors import InputError
-from bcq.networks import ConditionalVAE
+from bcq.learning import Acting
+from bcq.networks import ConditionalVAE, PerturbationModel
 from bcq.policy import Policy
 
 STATES = 1_000  # of the batch, at which the policy is asked
@@ -34,6 +36,8 @@ class Meter:
     data_outside: float
     reconstruction: float | None  # mean squared error of the learner's own VAE, if it has one
     data_reconstruction: float | None
+    latents_beyond_clip: float | None  # share of the encoder's means of logged actions
+    perturbations_near_limit: float | None  # share of BCQ's that are within 5% of +-Phi
 
     @property
     def ratio(self) -> float:
@@ -72,12 +76,21 @@ def extrapolation_meter(policy: Policy, dataset: Dataset, *, seed: int = 0) -> M
         raise InputError(
             "meter: the actions logged at near states are all alike; nothing to compare"
         )
-    vae = getattr(getattr(policy.learner, "vae", None), "model", None)
-    errors = [
-        None if vae is None else float(reconstruction_error(vae, observations, chosen))
-        for chosen in (actions, logged[rows])
-    ]
-    return Meter(distance, data_distance, outside, data_outside, *errors)
+    learner = policy.learner
+    vae, perturbation = (model_of(learner, name) for name in ("vae", "perturbation"))
+    error = data_error = beyond = limit = None
+    if isinstance(vae, ConditionalVAE):
+        error = float(reconstruction_error(vae, observations, actions))
+        data_error = float(reconstruction_error(vae, observations, logged[rows]))
+        beyond = float(beyond_clip(vae, observations, logged[rows]))
+        if isinstance(perturbation, PerturbationModel) and perturbation.limit > 0:
+            limit = float(near_limit(vae, perturbation, observations, jax.random.key(seed)))
+    return Meter(distance, data_distance, outside, data_outside, error, data_error, beyond, limit)
+
+
+def model_of(learner: Acting, name: str) -> object:
+    """A learner's network by its name, if it has such a one."""
+    return getattr(getattr(learner, name, None), "model", None)
 
 
 def nearest_rows(dataset: Dataset, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -113,3 +126,20 @@ def reconstruction_error(vae: ConditionalVAE, observations: Array, actions: Arra
     """Squared error of decoding what an action is encoded to."""
     latents, _ = vae.encode(observations, actions)
     return ((vae.decode(observations, latents) - actions) ** 2).mean()
+
+
+@jax.jit
+def beyond_clip(vae: ConditionalVAE, observations: Array, actions: Array) -> Array:
+    """Share of latents that acting never samples, since it clips them."""
+    means, _ = vae.encode(observations, actions)
+    return (jnp.abs(means) > vae.latent_clip).mean()
+
+
+@jax.jit
+def near_limit(
+    vae: ConditionalVAE, perturbation: PerturbationModel, observations: Array, key: Array
+) -> Array:
+    """Share of perturbations that would go further if they could."""
+    noise = jax.random.normal(key, (len(observations), 1, vae.latent_size))
+    residuals = propose(vae, perturbation, observations, noise).residuals
+    return (jnp.abs(residuals) > 0.95 * perturbation.limit).mean()
