@@ -1046,6 +1046,111 @@ MUTANTS = [
         "return self.distance",
         "test_meter.py",
     ),
+    # The reproduction: which jobs, in which order, judged by which rule.
+    Mutant(
+        "experiments/jobs.py",
+        '"threads": threads}, sort_keys=True)',
+        "}, sort_keys=True)",
+        "test_experiments.py",
+    ),
+    Mutant(
+        "experiments/jobs.py",
+        '            "batch": self.batch.as_json(),\n',
+        '            "batch": self.batch.name,\n',
+        "test_experiments.py",
+    ),
+    Mutant(
+        "experiments/presets.py",
+        'noise=0.5 if recipe == "final-buffer" else 0.1,',
+        "noise=0.1,",
+        "test_experiments.py",
+    ),
+    Mutant(
+        "experiments/presets.py",
+        'concurrent=recipe == "concurrent",',
+        "concurrent=False,",
+        "test_experiments.py",
+    ),
+    Mutant(
+        "experiments/presets.py",
+        "seed=trial,\n            env=env,",
+        "seed=0,\n            env=env,",
+        "test_experiments.py",
+    ),
+    Mutant("experiments/random_behaviour.py", "vae_l2=1e-3", "vae_l2=0.0", "test_experiments.py"),
+    Mutant(
+        "experiments/runner.py",
+        "if all(fingerprint(need) in done for need in job.needs)",
+        "",
+        "test_runner.py",
+    ),
+    Mutant(
+        "experiments/runner.py",
+        "            outcome.skipped.append(job)\n",
+        "            pass\n",
+        "test_runner.py",
+    ),
+    Mutant(
+        "experiments/runner.py",
+        "            one.process.stop()\n",
+        "            pass\n",
+        "test_runner.py",
+    ),
+    Mutant("experiments/worker.py", "    end_with(os.getppid())\n", "", "test_runner.py"),
+    Mutant(
+        "experiments/worker.py",
+        "        stay_on(int(core[0]))\n",
+        "        pass\n",
+        "test_runner.py",
+    ),
+    Mutant(
+        "experiments/records.py",
+        "self.evaluations[-LAST:]",
+        "self.evaluations[:LAST]",
+        "test_claims.py",
+    ),
+    Mutant(
+        "experiments/claims.py",
+        "mine >= MATCHES * batch",
+        "mine >= batch / MATCHES",
+        "test_claims.py",
+    ),
+    Mutant(
+        "experiments/claims.py",
+        "holds &= bool(offline < behaviour)",
+        "holds |= bool(offline < behaviour)",
+        "test_claims.py",
+    ),
+    Mutant(
+        "experiments/claims.py",
+        'best == ("bc" if task == "imitation" else "bcq")',
+        'best == "bcq"',
+        "test_claims.py",
+    ),
+    Mutant(
+        "experiments/claims.py",
+        "and one.updates >= updates",
+        "",
+        "test_claims.py",
+    ),
+    Mutant(
+        "experiments/claims.py",
+        "all(0.5 <= ratio <= 1.5 for",
+        "all(ratio <= 1.5 for",
+        "test_claims.py",
+    ),
+    Mutant(
+        "experiments/table.py",
+        "ordered[cut : len(ordered) - cut]",
+        "ordered[cut:]",
+        "test_table.py",
+    ),
+    Mutant(
+        "meter.py",
+        "jnp.abs(means) > vae.latent_clip",
+        "means > vae.latent_clip + 1",
+        "test_meter.py",
+    ),
 ]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from bcq.experiments.records import LAST, Record
 
-RESAMPLES = 2_000
+RESAMPLES = 1_000
 
 
 def interquartile_mean(returns: Sequence[float] | np.ndarray) -> float:
