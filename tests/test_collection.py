@@ -415,6 +415,7 @@ def test_what_a_kill_left_half_written_is_removed(tmp_path: Path) -> None:
     folder = tmp_path / "batch.hdf5.partial"
     folder.mkdir()
     (folder / ".progress.json.123.tmp").write_text("{")
+    (tmp_path / ".batch.hdf5.123.tmp").write_text("half a file")
     collect_to(path, demonstrations())
     assert list(tmp_path.iterdir()) == [path]
 

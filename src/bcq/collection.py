@@ -255,6 +255,8 @@ def collect_to(path: Path, recipe: Recipe) -> Dataset:
     require_new(path)
     folder = path.with_name(path.name + ".partial")
     dataset = collect(recipe, folder=folder, progress=True)
+    for torn in path.parent.glob(f".{path.name}.*.tmp"):  # by a kill while it was being saved
+        torn.unlink()
     save(dataset, path)
     for name in ("progress.json", "rows.bin", ".lock", ".*.tmp"):  # a kill in between harms none
         for leftover in folder.glob(name):
