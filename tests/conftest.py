@@ -28,11 +28,14 @@ def batch_file(tmp_path: Path) -> BatchFile:
         name: str = "batch.hdf5", *, attributes: dict[str, Any] | None = None, **changes: Any
     ) -> Path:
         generator = np.random.default_rng(0)
+        observations = generator.normal(size=(ROWS + 1, 3)).astype(np.float32)
+        following = observations[1:].copy()
+        following[9::10] += 1  # what follows an end begins elsewhere
         items: dict[str, Any] = {
-            "observations": generator.normal(size=(ROWS, 3)).astype(np.float32),
+            "observations": observations[:-1],
             "actions": generator.uniform(-1, 1, (ROWS, 1)).astype(np.float32),
             "rewards": generator.normal(size=ROWS).astype(np.float32),
-            "next_observations": generator.normal(size=(ROWS, 3)).astype(np.float32),
+            "next_observations": following,
             "terminals": np.arange(ROWS) % 20 == 19,
             "timeouts": np.arange(ROWS) % 20 == 9,
         }
@@ -45,6 +48,18 @@ def batch_file(tmp_path: Path) -> BatchFile:
         return path
 
     return write
+
+
+@pytest.fixture(scope="module")
+def own_compilation_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Code that the command line compiles goes to a folder of these tests."""
+    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    before = {name: getattr(jax.config, name) for name in names}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+    for name, value in before.items():
+        jax.config.update(name, value)  # type: ignore[no-untyped-call]
 
 
 @pytest.fixture(scope="module")

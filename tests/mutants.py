@@ -29,7 +29,7 @@ class Mutant(NamedTuple):
 BCQ, NETWORKS, LEARNING = "algorithms/bcq.py", "networks.py", "learning.py"
 DDPG, DQN, ENSEMBLE = "algorithms/ddpg.py", "algorithms/dqn.py", "algorithms/ensemble.py"
 BC, VAE_BC = "algorithms/bc.py", "algorithms/vae_bc.py"
-DATASET, TRAINING = "dataset.py", "training.py"
+DATASET, TRAINING, DOCTOR = "dataset.py", "training.py", "doctor.py"
 TABULAR_MDP, TABULAR_BATCH = "tabular/mdp.py", "tabular/batch.py"
 TABULAR_ERROR, Q_LEARNING = "tabular/extrapolation.py", "tabular/q_learning.py"
 KERNEL = "tabular/kernel.py"
@@ -1150,6 +1150,62 @@ MUTANTS = [
         "jnp.abs(means) > vae.latent_clip",
         "means > vae.latent_clip + 1",
         "test_meter.py",
+    ),
+    # Logs of one's own.
+    Mutant(
+        DOCTOR, "place = batch.rows + 1 + offset", "place = batch.rows + offset", "test_doctor.py"
+    ),
+    Mutant(DOCTOR, "(episode + 1,", "(episode + 2,", "test_doctor.py"),
+    Mutant(DOCTOR, "if batch.truncated.any() or", "if", "test_doctor.py"),
+    Mutant(
+        DOCTOR,
+        "residual(known, batch.rewards[two + late])",
+        "residual(known, batch.rewards[two])",
+        "test_doctor.py",
+    ),
+    Mutant(DOCTOR, "leaps.max() > 10", "leaps.max() > 1.1", "test_doctor.py"),
+    Mutant(
+        DOCTOR, 'truncated[before & (arrays["terminated"] == 0)] = True', "pass", "test_doctor.py"
+    ),
+    Mutant(DOCTOR, "replace(f, rows=kept[f.rows])", "f", "test_doctor.py"),
+    Mutant(
+        DATASET,
+        "return replace(finding, rows=np.sort(self.rows[finding.rows]))",
+        "return finding",
+        "test_tables.py",
+    ),
+    Mutant(
+        DATASET,
+        "room: Column = margin * (highest - lowest)",
+        "room: Column = margin",
+        "test_dataset.py",
+    ),
+    Mutant(
+        "formats/minari.py",
+        '"next_observations": observations[1:],',
+        '"next_observations": observations[:-1],',
+        "test_minari.py",
+    ),
+    Mutant("formats/minari.py", 'arrays["truncated"][bare] = True', "pass", "test_minari.py"),
+    Mutant("formats/minari.py", "if not NAME.fullmatch(identity):", "if False:", "test_minari.py"),
+    Mutant("formats/npz.py", "if kind.kind not in NUMBERS:", "if False:", "test_npz.py"),
+    Mutant("formats/npz.py", 'order="F" if in_columns else "C"', 'order="C"', "test_npz.py"),
+    Mutant("formats/limits.py", "claimed > MOST_COMPRESSED * stored", "False", "test_npz.py"),
+    Mutant(
+        "formats/tables.py", "ahead = min(stop + 1, len(log))", "ahead = stop", "test_tables.py"
+    ),
+    Mutant("formats/tables.py", "cuts[gaps] = True", "pass", "test_tables.py"),
+    Mutant(
+        "formats/tables.py",
+        "np.lexsort((episodes,) if steps is None else (steps, episodes))",
+        "np.argsort(episodes)[::-1]",
+        "test_tables.py",
+    ),
+    Mutant(
+        "formats/tables.py",
+        "places[self.order] = np.arange(len(self.order))",
+        "places = self.order",
+        "test_tables.py",
     ),
 ]
 

@@ -146,11 +146,13 @@ def test_what_is_no_data_file_is_named(tmp_path: Path, refusal: Refusal) -> None
     (tmp_path / "folder.hdf5").mkdir()
     (tmp_path / "empty.hdf5").touch()
     (tmp_path / "table.csv").write_text("0,1\n")
+    (tmp_path / "table.pkl").touch()
     for name, words in (
         ("missing.hdf5", "no such file"),
         ("folder.hdf5", "is a folder"),
         ("empty.hdf5", "cannot be read as HDF5"),
-        ("table.csv", "unknown kind of file"),
+        ("table.csv", "observations: is missing; name it with --columns (there are 0, 1)"),
+        ("table.pkl", "unknown kind of file"),
     ):
         message = refusal("train", "bcq", "--data", name, *TINY)
         assert message.startswith(f"bcq: {name}: {words}")
@@ -165,7 +167,7 @@ def test_actions_beyond_the_bounds_given_are_refused(
     message = refusal(*data, "--action-low", "-2", "--action-high", "2")
     assert "actions, row 17: [2.5] is not between [-2.0] and [2.0]" in message
     assert "go together" in refusal(*data, "--action-low", "-2")
-    assert "not below" in refusal(*data, "--action-low", "3", "--action-high", "-3")
+    assert "is above high" in refusal(*data, "--action-low", "3", "--action-high", "-3")
     assert "finite" in refusal(*data, "--action-low", "-1e39", "--action-high", "3")
     message = refusal(*data, "--action-low", "-3", "-3", "--action-high", "3", "3")
     assert "1 dimensions but the bounds have 2" in message
@@ -247,7 +249,7 @@ def test_impossible_options_are_refused_by_name(
 
 
 def test_an_incomplete_command_says_what_is_missing(refused_option: Refusal) -> None:
-    verbs = "{train, evaluate, collect, experts, inspect, theory, demo}"
+    verbs = "{train, evaluate, collect, experts, inspect, convert, theory, demo}"
     assert verbs in refused_option()
     assert f"{{{', '.join(ALGORITHMS)}}}" in refused_option("train")
     recipes = "{final-buffer, concurrent, imitation, imperfect, random}"
@@ -280,7 +282,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("verbs", "words"),
     [
-        ((), ["train", "evaluate", "collect", "experts", "inspect", "theory", "demo"]),
+        ((), ["train", "evaluate", "collect", "experts", "inspect", "convert", "theory", "demo"]),
         (("train",), list(ALGORITHMS)),
         (("collect",), ["final-buffer", "concurrent", "imitation", "imperfect", "random"]),
         (("collect", "concurrent"), ["--env", "--out", "--transitions", "--noise", "--seed"]),
@@ -288,12 +290,13 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         (("collect", "imperfect"), ["--policy", "--noise", "--random-probability", "--seed"]),
         (("experts",), ["train", "list"]),
         (("experts", "train"), ["--env", "--seeds", "--keep", "--steps", "--out"]),
-        (("inspect",), ["--picture", "--json"]),
+        (("inspect",), ["--picture", "--json", "--fix", "--columns", "--action-margin", "--env"]),
+        (("convert",), ["--columns", "--action-low", "--action-high", "--action-margin", "--env"]),
         (("demo",), ["hopper", "pendulum"]),
         (("theory",), ["--out", "--seed"]),
         (("demo", "pendulum"), ["--out", "--steps", "--seed"]),
         (("evaluate",), ["--env", "--episodes", "--seed", "--json"]),
-        (("train", "bcq"), ["--data", "--out", "--resume", "--action-low", "--action-high"]),
+        (("train", "bcq"), ["--data", "--out", "--resume", "--action-low", "--columns"]),
     ],
 )
 def test_help_names_every_verb_and_option(

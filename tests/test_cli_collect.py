@@ -345,6 +345,7 @@ def test_a_batch_is_inspected_as_json(
     assert figures["fingerprint"] == batch.fingerprint
     assert figures["simulator_states"] is True
     assert sum(figures["actions"]["histogram"][0]) == 250
+    assert [f for f in figures["findings"] if f["severity"] != "note"] == []
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
@@ -363,4 +364,4 @@ def test_a_batch_is_inspected_as_text_with_a_picture_beside_it(
 def test_what_is_no_batch_cannot_be_inspected(tmp_path: Path, refusal: Refusal) -> None:
     assert refusal("inspect", "missing.hdf5") == "missing.hdf5: no such file"
     (tmp_path / "table.csv").write_text("0,1\n")
-    assert refusal("inspect", "table.csv").startswith("table.csv: unknown kind of file")
+    assert refusal("inspect", "table.csv").startswith("table.csv: observations: is missing")

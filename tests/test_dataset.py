@@ -246,7 +246,7 @@ def test_bounds_of_another_size_are_refused() -> None:
         ([0.0], [np.nan]),
         ([-1e39], [1.0]),
         ([-3e38], [3e38]),  # the width is beyond float32
-        ([1.0], [1.0]),
+        ([1.0], [0.5]),
         ([-1.0, 2.0], [1.0, -2.0]),
         (list(range(40)), list(range(1, 42))),
     ],
@@ -299,6 +299,28 @@ def test_bounds_map_to_minus_1_and_1_in_each_dimension() -> None:
     expected = np.array([[-1] * 3, [0] * 3, [1] * 3], np.float32)
     np.testing.assert_array_equal(bounds.normalise(rows), expected)
     np.testing.assert_array_equal(bounds.denormalise(expected), rows)
+
+
+def test_a_constant_dimension_becomes_0_and_comes_back() -> None:
+    bounds = box([-1, 3], [1, 3])
+    rows = np.array([[-1, 3], [0.5, 3]], np.float32)
+    np.testing.assert_array_equal(bounds.normalise(rows), [[-1, 0], [0.5, 0]])
+    np.testing.assert_array_equal(
+        bounds.denormalise(np.array([[-1, -1], [0.5, 1]], np.float32)), rows
+    )
+    actions = np.tile([0.5, 3.0], (ROWS, 1))
+    assert Dataset.from_columns(columns(actions=actions), bounds).task.action_size == 2
+    actions[17, 1] = 3.5
+    assert "actions, row 17" in refusal(columns(actions=actions), bounds)
+
+
+def test_bounds_of_the_data_have_their_margin_and_keep_constants() -> None:
+    bounds = ActionBounds.of_data(np.array([-2.0, 0.0, 3.0]), np.array([2.0, 10.0, 3.0]), 0.05)
+    np.testing.assert_allclose(bounds.low, [-2.2, -0.5, 3])
+    np.testing.assert_allclose(bounds.high, [2.2, 10.5, 3])
+    for margin in (-0.1, np.nan, np.inf):
+        with pytest.raises(InputError, match="action_margin"):
+            ActionBounds.of_data(np.zeros(1), np.ones(1), margin)
 
 
 # Next observations from the following row

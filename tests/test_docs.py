@@ -2,15 +2,18 @@
 
 import importlib
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import bcq
+from bcq.cli import main
 
 ROOT = Path(__file__).parent.parent
 PAPER_MAP = (ROOT / "docs" / "paper_map.md").read_text()
+README = (ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize("reference", sorted(set(re.findall(r"`(test_\w+\.py::\w+)`", PAPER_MAP))))
@@ -48,7 +51,7 @@ def test_the_readmes_example_runs(
     monkeypatch.chdir(tmp_path)
     Path("runs/demo-pendulum").mkdir(parents=True)
     bcq.save(bcq.collect_random("Pendulum-v1", transitions=300), "runs/demo-pendulum/batch.hdf5")
-    example = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    example = re.search(r"## In Python\n\n```python\n(.*?)```", README, re.DOTALL)
     assert example is not None
     code = (
         example[1]
@@ -59,3 +62,28 @@ def test_the_readmes_example_runs(
     exec(code, names)
     assert names["actions"].shape == (8, 1)
     assert capsys.readouterr().out.startswith("100 ")
+
+
+@pytest.mark.usefixtures("compiled_quickly", "own_compilation_cache")
+def test_the_readmes_way_from_a_csv_file_to_a_policy_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    section = README.split("## Your own logs\n")[1].split("\n## ")[0]
+    blocks = re.findall(r"```(\w*)\n(.*?)```", section, re.DOTALL)
+    assert [language for language, _ in blocks] == ["python", "toml", "", "python"]
+    (_, make_log), (_, mapping), (_, commands), (_, act) = blocks
+    exec(make_log, {})
+    Path("heating.toml").write_text(mapping)
+    inspect, train = (shlex.split(line)[1:] for line in commands.splitlines())
+    main(inspect)
+    assert "no errors, no warnings" in capsys.readouterr().out
+    train[train.index("--steps") + 1] = "100"
+    main([*train, "--hidden-sizes", "8", "--vae-hidden-sizes", "8"])
+    assert "warning" not in capsys.readouterr().err
+    names: dict[str, Any] = {}
+    exec(act, names)
+    kilowatts = names["policy"].act([[12.0, -5.0], [23.0, -5.0]])
+    assert kilowatts.shape == (2, 1)
+    assert (kilowatts >= 0).all()
+    assert (kilowatts <= 6).all()

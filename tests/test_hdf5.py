@@ -1,6 +1,7 @@
 """Batches on disk: exact round trips, D4RL's own files, and files that are not to be trusted."""
 
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -210,6 +211,29 @@ def test_double_precision_and_column_vectors_are_read(batch_file: BatchFile) -> 
     assert np.flatnonzero(dataset.terminated).tolist() == [19, 39]
 
 
+def test_awkward_episodes_of_d4rl_are_read(batch_file: BatchFile) -> None:
+    """Episodes of one row, ends by both flags, an unfinished tail: with and without successors."""
+    numbers = np.arange(12, dtype=np.float32)
+    items: dict[str, Any] = {
+        "observations": numbers[:, None],
+        "actions": numbers[:, None] / 12,
+        "rewards": numbers,
+        "terminals": np.isin(numbers, (0, 3, 8)),
+        "timeouts": np.isin(numbers, (1, 3, 6)),
+    }
+    paired = bcq.load(batch_file(**items, next_observations=numbers[:, None] + 100))
+    assert paired.episodes.tolist() == [[0, 1], [1, 2], [2, 4], [4, 7], [7, 9], [9, 12]]
+    assert np.flatnonzero(paired.terminated).tolist() == [0, 3, 8]
+    assert np.flatnonzero(paired.truncated).tolist() == [1, 6]
+    assert paired.next_observations[:, 0].tolist() == (numbers + 100).tolist()
+
+    derived = bcq.load(batch_file(**items, next_observations=None))
+    assert derived.rewards.tolist() == [0, 2, 3, 4, 5, 7, 8, 9, 10]
+    assert derived.next_observations[:, 0].tolist() == [0, 3, 3, 5, 6, 8, 8, 10, 11]
+    assert derived.rewards[derived.terminated].tolist() == [0, 3, 8]
+    assert derived.rewards[derived.truncated].tolist() == [5]
+
+
 def test_unknown_items_are_left_alone(batch_file: BatchFile) -> None:
     path = batch_file(**{"infos/action_log_probs": np.full(ROWS, np.nan), "notes": "text"})
     assert bcq.load(path).fingerprint == bcq.load(batch_file("plain.hdf5")).fingerprint
@@ -361,6 +385,16 @@ def test_numbers_stored_in_other_files_are_refused(batch_file: BatchFile) -> Non
     with h5py.File(path, "a") as file:
         file.create_dataset("rewards", (ROWS,), np.float32, external=[(raw, 0, ROWS * 4)])
     assert "rewards: is stored in other files" in refusal(path)
+
+
+def test_an_array_that_claims_far_more_than_is_stored_is_refused(batch_file: BatchFile) -> None:
+    for shape in ((2**40,), (2**29,), (2**62,)):
+        path = batch_file(rewards=None)
+        with h5py.File(path, "a") as file:
+            file.create_dataset("rewards", shape, np.float64, chunks=(1024,))
+        begun = time.perf_counter()
+        assert "rewards: claims" in refusal(path)
+        assert time.perf_counter() - begun < 2
 
 
 def test_a_group_in_the_place_of_an_array_is_refused(batch_file: BatchFile) -> None:

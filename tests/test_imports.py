@@ -19,7 +19,7 @@ LAYERS = (
     ("bcq.evaluation", "bcq.runs"),
     ("bcq.algorithms",),
     ("bcq.buffer", "bcq.policy"),
-    ("bcq.formats", "bcq.networks", "bcq.learning", "bcq.rollouts"),
+    ("bcq.doctor", "bcq.formats", "bcq.networks", "bcq.learning", "bcq.rollouts"),
     ("bcq.environments",),
     ("bcq.dataset", "bcq.files", "bcq.tabular"),
     ("bcq.errors",),

@@ -18,6 +18,7 @@ from bcq.algorithms import (
 )
 from bcq.collection import collect_random
 from bcq.dataset import ActionBounds, Dataset
+from bcq.doctor import examine_dataset
 from bcq.errors import BCQError, InputError
 from bcq.evaluation import Evaluation, evaluate
 from bcq.formats import load, save
@@ -54,6 +55,7 @@ __all__ = [
     "Values",
     "collect_random",
     "evaluate",
+    "examine_dataset",
     "extrapolation_meter",
     "load",
     "measure_values",

@@ -20,9 +20,14 @@ from bcq.collection import (
     imperfect,
     random_batch,
 )
+from bcq.dataset import Finding
+from bcq.doctor import as_json, as_text, examine, repair
 from bcq.environments import require_registered
 from bcq.errors import BCQError, InputError
 from bcq.experts import bundled, describe, find, read_expert, train_experts
+from bcq.formats import Hints, as_dataset, bounds_for, convert, read, require_new, save
+from bcq.formats.mapping import parse_columns
+from bcq.formats.minari import PREFIX
 from bcq.learning import AlgorithmConfig
 from bcq.runs import use_compilation_cache
 from bcq.training import Schedule
@@ -36,31 +41,55 @@ ExperimentName = Literal[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train(Generic[Config]):
-    """Learn a policy from a fixed batch of logged transitions."""
+class Reading:
+    """What a file of logs may not say of itself."""
 
-    data: Path
-    """the batch: an HDF5 file in D4RL's layout"""
-    out: Path | None = None
-    """run directory; runs/ALGORITHM-DATA-seedS unless given"""
-    resume: bool = False
-    """continue an interrupted run, exactly as if it had not been interrupted"""
+    columns: tuple[str, ...] = ()
+    """which columns of a table (or arrays of an npz file) are what, where their names are not
+    usual: observations=x,y actions=torque rewards=r terminated=fell truncated=cut episode=run
+    step=t; or one mapping file, JSON or TOML"""
     action_low: tuple[float, ...] | None = None
     """lower bounds of the actions, one a dimension, where the file does not know them"""
     action_high: tuple[float, ...] | None = None
     """upper bounds of the actions"""
+    action_margin: float | None = None
+    """take the bounds from the data, widened on each side by this share of their range"""
+
+    def hints(self, environment: str | None = None) -> Hints:
+        """The same for the reader."""
+        return Hints(
+            columns=parse_columns(self.columns) if self.columns else {},
+            environment=environment,
+            action_low=self.action_low,
+            action_high=self.action_high,
+            action_margin=self.action_margin,
+        )
+
+
+def beside(data: Path) -> Path:
+    """A path for what is made of a batch: beside it, or here if Minari keeps it."""
+    return Path(data.name.removeprefix(PREFIX)) if str(data).startswith(PREFIX) else data
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(Generic[Config]):
+    """Learn a policy from a fixed batch of logged transitions."""
+
+    data: Path
+    """the batch: HDF5 in D4RL's layout, npz, CSV, Parquet, a Minari folder or minari:NAME"""
+    out: Path | None = None
+    """run directory; runs/ALGORITHM-DATA-seedS unless given"""
+    resume: bool = False
+    """continue an interrupted run, exactly as if it had not been interrupted"""
+    reading: Reading = field(default_factory=Reading)
     schedule: Schedule = field(default_factory=Schedule)
     algorithm: Config
 
     def __call__(self) -> None:
         """Trains and says where the run is."""
-        dataset = bcq.load(
-            self.data,
-            environment=self.schedule.env,
-            action_low=self.action_low,
-            action_high=self.action_high,
-        )
-        name = f"{name_of(self.algorithm)}-{self.data.stem}-seed{self.schedule.seed}"
+        dataset = self.dataset()
+        stem = beside(self.data).stem
+        name = f"{name_of(self.algorithm)}-{stem}-seed{self.schedule.seed}"
         directory = self.out or Path("runs") / name
         run = bcq.train_run(directory, self.algorithm, self.schedule, dataset, resume=self.resume)
         if self.schedule.true_value_every is not None:
@@ -69,6 +98,16 @@ class Train(Generic[Config]):
             plots.value_curve(run, directory / "values.png")
             print(f"estimated and true values are drawn in {directory / 'values.png'}")
         print(f"trained for {run.checkpoint_step():,} updates; the run is in {directory}")
+
+    def dataset(self) -> bcq.Dataset:
+        """The batch, once the doctor has warned of what is wrong with it."""
+        columns = read(self.data, hints := self.reading.hints(self.schedule.env))
+        bounds = bounds_for(columns, hints)
+        dataset = bcq.Dataset.from_columns(columns, bounds)
+        for finding in examine(columns, bounds, discount=getattr(self.algorithm, "discount", 0)):
+            if finding.severity == "warning":
+                print(f"bcq: warning: {self.data}: {finding}", file=sys.stderr)
+        return dataset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +124,7 @@ class Evaluate:
     """seed of the episodes' starts and of the policy's sampling"""
     data: Path | None = None
     """the batch it learned from, for --values and --meter"""
+    reading: Reading = field(default_factory=Reading)
     values: bool = False
     """compare the estimated value with the true one, measured at 100 pairs of the batch"""
     meter: bool = False
@@ -125,7 +165,8 @@ class Evaluate:
             raise InputError(
                 "--values and --meter need --data, the batch that the run learned from"
             )
-        dataset = bcq.load(self.data)
+        hints = self.reading.hints(run.config["schedule"]["env"])
+        dataset = as_dataset(read(self.data, hints), hints)
         if dataset.fingerprint != run.config["dataset"].get("fingerprint"):
             raise InputError(f"{self.data}: is not the batch that {self.run} learned from")
         figures: dict[str, object] = {"step": run.checkpoint_step(), "seed": self.seed}
@@ -308,10 +349,15 @@ class ListExperts:
 
 @dataclass(frozen=True, kw_only=True)
 class Inspect:
-    """What a batch holds: sizes, episodes, returns, actions, where it comes from."""
+    """What a batch holds, and what is wrong with it: figures, findings with rows, a picture."""
 
     data: Positional[Path]
-    """the batch: an HDF5 file in D4RL's layout"""
+    """the batch: HDF5 in D4RL's layout, npz, CSV, Parquet, a Minari folder or minari:NAME"""
+    env: str | None = None
+    """Gymnasium environment that the batch is of, where the file does not name it"""
+    reading: Reading = field(default_factory=Reading)
+    fix: Path | None = None
+    """write what can be mended safely to this new file"""
     picture: Path | None = None
     """where the picture goes; the file's name with .png unless given"""
     json: bool = False
@@ -319,15 +365,50 @@ class Inspect:
 
     def __call__(self) -> None:
         """Prints and draws."""
+        columns = read(self.data, hints := self.reading.hints(self.env))
+        bounds = bounds_for(columns, hints)
+        findings = examine(columns, bounds)
+        if self.fix is not None:
+            require_new(self.fix)
+            save(bcq.Dataset.from_columns(repair(columns, bounds), bounds), self.fix)
+        wrong = sum(finding.severity == "error" for finding in findings)
+        if wrong:
+            print(json.dumps({"findings": as_json(findings)}) if self.json else as_text(findings))
+            raise InputError(f"{self.data}: {wrong} errors; nothing can learn from it as it is")
+        self.show(bcq.Dataset.from_columns(columns, bounds), findings)
+
+    def show(self, dataset: bcq.Dataset, findings: Sequence[Finding]) -> None:
+        """Figures, findings and the picture of a batch without errors."""
         from bcq import inspection  # noqa: PLC0415 - matplotlib takes half a second to import
 
-        dataset = bcq.load(self.data)
         figures = inspection.summary(dataset)
-        print(json.dumps(figures) if self.json else inspection.as_text(figures))
-        path = self.picture or self.data.with_suffix(".png")
+        path = self.picture or beside(self.data).with_suffix(".png")
         inspection.picture(dataset, path)
-        if not self.json:
+        if self.json:
+            print(json.dumps(figures | {"findings": as_json(findings)}))
+        else:
+            print(inspection.as_text(figures), "", as_text(findings), "", sep="\n")
             print(f"picture        {path}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convert:
+    """Write a batch in another format: any that can be read, to HDF5 or Minari."""
+
+    source: Positional[Path]
+    """the batch: HDF5 in D4RL's layout, npz, CSV, Parquet, a Minari folder or minari:NAME"""
+    target: Positional[Path]
+    """new file .hdf5, or Minari data set: a folder NAME-v0, or minari:NAME-v0"""
+    env: str | None = None
+    """Gymnasium environment that the batch is of, where the file does not name it"""
+    reading: Reading = field(default_factory=Reading)
+
+    def __call__(self) -> None:
+        """Converts and says how much."""
+        rows, findings = convert(self.source, self.target, self.reading.hints(self.env))
+        for finding in findings:
+            print(f"bcq: {finding.severity}: {self.source}: {finding}", file=sys.stderr)
+        print(f"{self.target}: {rows:,} transitions; bcq inspect says what is in them")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -438,6 +519,7 @@ def application() -> SubcommandApp:
     app.command(collect, name="collect", help="Make a batch as the paper did.")
     app.command(experts, name="experts", help="Train experts, or list the bundled ones.")
     app.command(name="inspect")(Inspect)
+    app.command(name="convert")(Convert)
     app.command(name="theory")(Theory)
     app.command(name="reproduce")(Reproduce)
     app.command(demos, name="demo", help="See it work, with nothing to prepare.")

@@ -2,9 +2,9 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,10 @@ class Provenance:
 
 @dataclass(frozen=True, eq=False)
 class ActionBounds:
-    """The box actions live in, and the affine map between it and [-1, 1] in each dimension."""
+    """The box actions live in, and the affine map between it and [-1, 1] in each dimension.
+
+    Where low is high the action is a constant, which becomes 0.
+    """
 
     low: Floats  # (action_size,)
     high: Floats
@@ -52,12 +55,25 @@ class ActionBounds:
                 "action bounds must be finite and of one length, "
                 f"not {self.low.tolist()} and {self.high.tolist()}"
             )
-        if (self.low >= self.high).any():
-            dimension = int(np.argmax(self.low >= self.high))
+        if (self.low > self.high).any():
+            dimension = int(np.argmax(self.low > self.high))
             raise InputError(
-                f"action bounds: low {self.low[dimension]} is not below high "
+                f"action bounds: low {self.low[dimension]} is above high "
                 f"{self.high[dimension]} in dimension {dimension}"
             )
+
+    @classmethod
+    def of_data(cls, lowest: Column, highest: Column, margin: float) -> "ActionBounds":
+        """The range that actions were seen in, widened on each side by a share of its width.
+
+        A dimension that never moved keeps its one value: there is nothing to learn in it.
+        """
+        if not 0 <= margin < np.inf:
+            raise InputError(f"action_margin: {margin} is not a share of the actions' range")
+        room: Column = margin * (highest - lowest)
+        low: Column = lowest - room
+        high: Column = highest + room
+        return cls(low, high)
 
     @property
     def centre(self) -> Floats:
@@ -71,7 +87,8 @@ class ActionBounds:
 
     def normalise(self, actions: Floats) -> Floats:
         """The environment's scale to [-1, 1]."""
-        return (actions - self.centre) / self.half_width
+        width = np.where(self.half_width > 0, self.half_width, 1).astype(np.float32)
+        return (actions - self.centre) / width
 
     def denormalise(self, actions: Floats) -> Floats:
         """[-1, 1] to the environment's scale, never past a bound."""
@@ -105,6 +122,26 @@ class TaskSpec:
         return cls(content["observation_size"], bounds)
 
 
+Severity = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """Something about the data that its user should know. Errors are what no batch may have."""
+
+    kind: str
+    field: str
+    problem: str
+    remedy: str
+    why: str = ""
+    rows: NDArray[np.int64] | None = None  # all rows concerned, where it is about rows
+    severity: Severity = "error"
+
+    def __str__(self) -> str:
+        where = self.field if self.rows is None else f"{self.field}, row {self.rows[0]}"
+        return f"{where}: {self.problem}; {self.remedy}"
+
+
 @dataclass(frozen=True)
 class Columns:
     """What a file holds, under this project's names, before any judgement."""
@@ -114,20 +151,14 @@ class Columns:
     provenance: Provenance
     action_low: Column | None = None
     action_high: Column | None = None
+    rows: NDArray[np.int64] | None = None  # of the file, where they are not 0, 1, 2, ...
+    findings: tuple[Finding, ...] = ()  # what reading it brought to light
 
-
-@dataclass(frozen=True)
-class Finding:
-    """Something wrong with the data."""
-
-    field: str
-    problem: str
-    remedy: str
-    row: int | None = None
-
-    def __str__(self) -> str:
-        where = self.field if self.row is None else f"{self.field}, row {self.row}"
-        return f"{where}: {self.problem}; {self.remedy}"
+    def in_file(self, finding: Finding) -> Finding:
+        """The same finding with its rows numbered as in the file."""
+        if self.rows is None or finding.rows is None:
+            return finding
+        return replace(finding, rows=np.sort(self.rows[finding.rows]))
 
 
 Check = Callable[[Mapping[str, Column]], Iterator[Finding]]
@@ -138,9 +169,11 @@ def missing_fields(arrays: Mapping[str, Column]) -> Iterator[Finding]:
     for name in REQUIRED:
         if name not in arrays:
             yield Finding(
+                "missing-field",
                 name,
                 "is missing",
                 f"the file must hold it (it holds {', '.join(arrays) or 'none'})",
+                "a transition is an observation, an action, a reward and whether it ended there",
             )
 
 
@@ -148,38 +181,53 @@ def not_numbers(arrays: Mapping[str, Column]) -> Iterator[Finding]:
     """Object arrays and text are refused: reading them could run code."""
     for name, values in arrays.items():
         if values.dtype.kind not in NUMBERS:
-            yield Finding(name, f"holds {values.dtype}, not numbers", "store it as float32")
+            yield Finding(
+                "not-numbers",
+                name,
+                f"holds {values.dtype}, not numbers",
+                "store it as float32",
+                "only numbers can be learned from, and objects could run code when they are read",
+            )
 
 
 def wrong_shapes(arrays: Mapping[str, Column]) -> Iterator[Finding]:
     """Matrices have a row and scalars a number a transition."""
+    why = "each row of each field must belong to one transition"
     for name, values in arrays.items():
         dimensions = 2 if name in MATRICES else 1
         if values.ndim != dimensions:
             shape = "(transitions, size)" if dimensions == 2 else "(transitions,)"
-            yield Finding(name, f"has shape {values.shape}", f"it must be {shape}")
+            problem, remedy = f"has shape {values.shape}", f"it must be {shape}"
+            yield Finding("wrong-shape", name, problem, remedy, why)
         elif dimensions == 2 and values.shape[1] == 0:
-            yield Finding(name, "has no columns", "each row needs at least one number")
+            remedy = "each row needs at least one number"
+            yield Finding("wrong-shape", name, "has no columns", remedy, why)
     following, observations = arrays.get("next_observations"), arrays["observations"]
     if following is not None and following.shape[1:] != observations.shape[1:]:
         yield Finding(
+            "wrong-shape",
             "next_observations",
             f"has rows of shape {following.shape[1:]}",
             f"they must match the observations' {observations.shape[1:]}",
+            why,
         )
 
 
 def different_lengths(arrays: Mapping[str, Column]) -> Iterator[Finding]:
     """Every column has one entry a transition."""
     rows = len(arrays["observations"])
+    why = "row i of each field must belong to transition i"
     if rows == 0:
-        yield Finding("observations", "has no rows", "a batch needs at least one transition")
+        remedy = "a batch needs at least one transition"
+        yield Finding("different-lengths", "observations", "has no rows", remedy, why)
     for name, values in arrays.items():
         if len(values) != rows:
             yield Finding(
+                "different-lengths",
                 name,
                 f"has {len(values)} rows but observations has {rows}",
                 "every column needs one row a transition",
+                why,
             )
 
 
@@ -190,10 +238,12 @@ def not_finite(arrays: Mapping[str, Column]) -> Iterator[Finding]:
         if bad.any():
             place = tuple(int(index[0]) for index in np.nonzero(bad))
             yield Finding(
+                "not-finite",
                 name,
                 f"is {values[place]} (one of {int(bad.sum())} values that are not finite)",
                 "remove or repair these rows",
-                row=place[0],
+                "one such number spreads to every weight; also what is too large for float32",
+                np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1)),
             )
 
 
@@ -202,51 +252,62 @@ def not_flags(arrays: Mapping[str, Column]) -> Iterator[Finding]:
     for name in FLAGS:
         values = arrays.get(name)
         if values is not None and values.dtype.kind != "b":
-            bad = (values != 0) & (values != 1)
-            if bad.any():
-                row = int(np.argmax(bad))
-                yield Finding(name, f"is {values[row]}", "it must be 0 or 1", row=row)
+            bad = np.flatnonzero(np.isfinite(values) & (values != 0) & (values != 1))
+            if len(bad):
+                problem, remedy = f"is {values[bad[0]]}", "it must be 0 or 1"
+                why = "an episode ends at a row or it does not"
+                yield Finding("not-a-flag", name, problem, remedy, why, bad)
 
 
-# Error-level checks, in the order in which one makes the next possible.
-CHECKS: tuple[Check, ...] = (
-    missing_fields,
-    not_numbers,
-    wrong_shapes,
-    different_lengths,
-    not_finite,
-    not_flags,
-)
+# Error-level checks, in the order in which one makes the next possible; those of the last row
+# look at single values and need not wait for one another.
+STRUCTURE: tuple[Check, ...] = (missing_fields, not_numbers, wrong_shapes, different_lengths)
+CONTENT: tuple[Check, ...] = (not_finite, not_flags)
 
 
 def out_of_bounds(actions: Floats, bounds: ActionBounds) -> Iterator[Finding]:
     """Actions must lie in the box that the policy is told about."""
+    why = "the policy only ever proposes actions within the bounds"
     if actions.shape[1] != len(bounds.low):
         yield Finding(
+            "out-of-bounds",
             "actions",
             f"have {actions.shape[1]} dimensions but the bounds have {len(bounds.low)}",
             "give as many bounds as dimensions",
+            why,
         )
         return
     beyond = np.maximum(bounds.low - actions, actions - bounds.high)
-    bad = (beyond > BOUNDS_TOLERANCE * bounds.half_width).any(axis=1)
-    if bad.any():
-        row = int(np.argmax(bad))
+    bad = np.flatnonzero((beyond > BOUNDS_TOLERANCE * bounds.half_width).any(axis=1))
+    if len(bad):
         yield Finding(
+            "out-of-bounds",
             "actions",
-            f"{actions[row].tolist()} is not between {bounds.low.tolist()} and "
-            f"{bounds.high.tolist()} (one of {int(bad.sum())} such rows)",
-            "give the true bounds with --action-low and --action-high",
-            row=row,
+            f"{actions[bad[0]].tolist()} is not between {bounds.low.tolist()} and "
+            f"{bounds.high.tolist()} (one of {len(bad)} such rows)",
+            "give the true bounds with --action-low and --action-high, or take those of the data "
+            "with --action-margin 0.05",
+            why,
+            bad,
         )
 
 
-def require_none(source: str, findings: Iterator[Finding]) -> None:
-    """Raises on the first finding, naming it and counting the rest."""
-    found = list(findings)
-    if found:
+def errors(columns: Columns, bounds: ActionBounds | None) -> list[Finding]:
+    """All that keeps these columns from being a batch: what a `Dataset` refuses."""
+    arrays = as_stored_all(columns.arrays)
+    for check in STRUCTURE:
+        if found := list(check(arrays)):
+            return found
+    found = [finding for check in CONTENT for finding in check(arrays)]
+    bounds = bounds or bounds_of(columns, arrays["actions"].shape[1])
+    return [columns.in_file(f) for f in (*found, *out_of_bounds(arrays["actions"], bounds))]
+
+
+def require_sound(columns: Columns, bounds: ActionBounds | None) -> None:
+    """Raises on the first error, naming it and counting the rest."""
+    if found := errors(columns, bounds):
         others = f" (and {len(found) - 1} more such problems)" if len(found) > 1 else ""
-        raise InputError(f"{source}: {found[0]}{others}")
+        raise InputError(f"{columns.source}: {found[0]}{others}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,16 +336,17 @@ class Dataset:
         With neither, [-1, 1] is taken if every action fits. The batch takes the arrays over: they
         are not copied and become read-only.
         """
-        arrays = {name: as_stored(name, values) for name, values in columns.arrays.items()}
-        for check in CHECKS:
-            require_none(columns.source, check(arrays))
-        terminated = arrays["terminated"].astype(bool)
-        truncated = arrays.get("truncated", np.zeros(len(terminated))).astype(bool) & ~terminated
-        arrays |= {"terminated": terminated, "truncated": truncated}
+        columns = replace(columns, arrays=as_stored_all(columns.arrays))
+        require_sound(columns, bounds)
+        arrays = with_flags(columns.arrays)
         if "next_observations" not in arrays:
-            arrays = paired_within_episodes(columns.source, arrays)
+            arrays = paired_within_episodes(arrays)
+        if len(arrays["rewards"]) == 0:
+            raise InputError(
+                f"{columns.source}: next_observations: is missing, and every row ends an episode; "
+                "the file must hold it"
+            )
         bounds = bounds or bounds_of(columns, arrays["actions"].shape[1])
-        require_none(columns.source, out_of_bounds(arrays["actions"], bounds))
         fields = {name: frozen(values) for name, values in arrays.items()}
         return cls(**fields, bounds=bounds, provenance=columns.provenance)
 
@@ -336,9 +398,25 @@ def as_stored(name: str, values: Column) -> Column:
         values = values[:, 0]
     if values.dtype.kind not in NUMBERS or name in FLAGS:
         return values
-    # Simulator states need every bit to be set again. An overflow is found by `not_finite`.
-    with np.errstate(over="ignore"):
-        return values.astype(np.float64 if name in ("qpos", "qvel") else np.float32, copy=False)
+    with np.errstate(over="ignore"):  # found by `not_finite`
+        return values.astype(precision(name), copy=False)
+
+
+def precision(name: str) -> type[np.float32 | np.float64]:
+    """float32, but for simulator states, which need every bit to be set again."""
+    return np.float64 if name in ("qpos", "qvel") else np.float32
+
+
+def as_stored_all(arrays: Mapping[str, Column]) -> dict[str, Column]:
+    """Every column in the shape and precision it is kept in."""
+    return {name: as_stored(name, values) for name, values in arrays.items()}
+
+
+def with_flags(arrays: Mapping[str, Column]) -> dict[str, Column]:
+    """The same columns with both flags there, as booleans and never both set: terminated wins."""
+    terminated = arrays["terminated"].astype(bool)
+    truncated = arrays.get("truncated", np.zeros(len(terminated))).astype(bool) & ~terminated
+    return {**arrays, "terminated": terminated, "truncated": truncated}
 
 
 def frozen(values: Column) -> Column:
@@ -348,7 +426,7 @@ def frozen(values: Column) -> Column:
     return values
 
 
-def paired_within_episodes(source: str, arrays: Mapping[str, Column]) -> dict[str, Column]:
+def paired_within_episodes(arrays: Mapping[str, Column]) -> dict[str, Column]:
     """Derives next observations from the following row, never across an end.
 
     What follows the last row of an episode is not in the file. A terminal needs no successor (its
@@ -362,11 +440,6 @@ def paired_within_episodes(source: str, arrays: Mapping[str, Column]) -> dict[st
     following[terminated] = observations[terminated]
     unknown = truncated.copy()
     unknown[-1] |= ~terminated[-1]
-    if unknown.all():
-        raise InputError(
-            f"{source}: next_observations: is missing, and every row ends an episode; "
-            "the file must hold it"
-        )
     cut_before = np.append(truncated[1:], False) & ~(terminated | truncated)
     paired = {**arrays, "next_observations": following, "truncated": truncated | cut_before}
     return {name: values[~unknown] for name, values in paired.items()}

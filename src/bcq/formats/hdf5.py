@@ -1,5 +1,6 @@
 """HDF5 in D4RL's layout, with the batch's provenance as attributes of the file."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from bcq.dataset import Column, Columns, Dataset, Provenance
 from bcq.errors import InputError
 from bcq.files import replacing
+from bcq.formats.limits import require_plausible
 
 # D4RL's name -> ours
 NAMES = {
@@ -22,6 +24,7 @@ NAMES = {
     "infos/qvel": "qvel",
 }
 CHUNK_ROWS = 65_536
+CHUNK_CACHE = 2**25  # bytes a column: a chunk that is not yet full waits here, uncompressed
 
 
 def read(path: Path) -> Columns:
@@ -51,7 +54,7 @@ def read(path: Path) -> Columns:
         raise InputError(f"{path}: cannot be read as HDF5: {error}") from error
 
 
-def column(file: h5py.File, name: str) -> Column | None:
+def column(file: h5py.Group, name: str) -> Column | None:
     """One array of the file itself, if it is there: links that lead elsewhere are not followed."""
     item = file
     for part in name.split("/"):
@@ -69,6 +72,7 @@ def column(file: h5py.File, name: str) -> Column | None:
         raise InputError(f"{name}: holds objects, not numbers; store it as float32")
     if item.ndim == 0:
         raise InputError(f"{name}: is a single value; it must have one row a transition")
+    require_plausible(name, item.nbytes, item.id.get_storage_size())
     return np.asarray(item[()])
 
 
@@ -85,23 +89,46 @@ def bound(file: h5py.File, name: str) -> Column | None:
 
 def write(dataset: Dataset, path: Path) -> None:
     """Writes the batch, whole or not at all."""
-    columns = dataset.columns()
-    attributes: dict[str, Any] = {
-        **{name: value for name, value in vars(columns.provenance).items() if value is not None},
-        "action_low": columns.action_low,
-        "action_high": columns.action_high,
-    }
-    with replacing(path) as temporary, h5py.File(temporary, "w") as file:
-        for name, ours in NAMES.items():
-            if ours in columns.arrays:
-                values = columns.arrays[ours]
-                file.create_dataset(
-                    name,
-                    data=values,
-                    chunks=(min(CHUNK_ROWS, len(values)), *values.shape[1:]),
-                    compression="gzip",
-                    compression_opts=1,  # higher levels gain 1% on simulator data
-                    shuffle=True,
-                )
-        for name, value in attributes.items():
-            file.attrs[name] = value
+    write_parts([dataset], path)
+
+
+def write_parts(parts: Iterable[Dataset], path: Path) -> int:
+    """Writes a batch that comes in parts, whole or not at all; says how many rows it has."""
+    rows = 0
+    with replacing(path) as temporary, h5py.File(temporary, "w", rdcc_nbytes=CHUNK_CACHE) as file:
+        for part in parts:
+            columns = part.columns()
+            for name, ours in NAMES.items():
+                if ours in columns.arrays:
+                    append(file, name, columns.arrays[ours])
+            rows += len(part)
+            attributes: dict[str, Any] = {
+                **{
+                    name: value
+                    for name, value in vars(part.provenance).items()
+                    if value is not None
+                },
+                "action_low": columns.action_low,
+                "action_high": columns.action_high,
+            }
+            file.attrs.update(attributes)
+        if rows == 0:
+            raise InputError(f"cannot write {path}: no transition is left that has a successor")
+    return rows
+
+
+def append(file: h5py.File, name: str, values: Column) -> None:
+    """Adds rows to a column, which the first of them create."""
+    if name in file:
+        file[name].resize(len(file[name]) + len(values), axis=0)
+        file[name][-len(values) :] = values
+        return
+    file.create_dataset(
+        name,
+        data=values,
+        chunks=(min(CHUNK_ROWS, len(values)), *values.shape[1:]),
+        maxshape=(None, *values.shape[1:]),
+        compression="gzip",
+        compression_opts=1,  # higher levels gain 1% on simulator data
+        shuffle=True,
+    )

@@ -1,0 +1,164 @@
+"""Logs of one's own on the command line: inspected, mended, converted, learned from."""
+
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import bcq
+from bcq.cli import main
+from conftest import ROWS, BatchFile
+
+TINY = ("--hidden-sizes", "8", "--vae-hidden-sizes", "8", "--steps", "100")
+
+
+pytestmark = pytest.mark.usefixtures("own_compilation_cache")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    return tmp_path
+
+
+def failure(*arguments: str) -> str:
+    with pytest.raises(SystemExit) as caught:
+        main(list(arguments))
+    return str(caught.value.code)
+
+
+# Inspecting
+
+
+def test_everything_wrong_is_in_one_report(
+    batch_file: BatchFile, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rewards = np.zeros(ROWS)
+    rewards[[3, 17]] = np.nan
+    actions = np.zeros((ROWS, 1))
+    actions[5] = 3
+    path = str(batch_file(rewards=rewards, actions=actions))
+    message = failure("inspect", path, "--json")
+    assert message == f"bcq: {path}: 2 errors; nothing can learn from it as it is"
+    found = json.loads(capsys.readouterr().out)["findings"]
+    assert [(f["kind"], f["rows"], f["count"]) for f in found if f["severity"] == "error"] == [
+        ("not-finite", [3, 17], 2),
+        ("out-of-bounds", [5], 1),
+    ]
+    assert {"constant-column", "constant-rewards"} <= {f["kind"] for f in found}
+    failure("inspect", path)
+    printed = capsys.readouterr().out
+    assert "2 errors" in printed
+    assert "rewards: is nan (one of 2 values that are not finite) [rows 3, 17]" in printed
+    assert not Path(path).with_suffix(".png").exists()
+
+
+def test_a_mended_file_is_new_and_sound(
+    batch_file: BatchFile, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rewards = np.arange(ROWS, dtype=float)
+    rewards[17] = np.inf
+    path = batch_file(rewards=rewards)
+    before = path.read_bytes()
+    failure("inspect", str(path), "--fix", "mended.hdf5")
+    assert path.read_bytes() == before
+    mended = bcq.load("mended.hdf5")
+    assert mended.rewards.tolist() == [row for row in range(ROWS) if row != 17]
+    assert mended.truncated[16]
+    capsys.readouterr()
+    main(["inspect", "mended.hdf5"])
+    assert "no errors" in capsys.readouterr().out
+    assert "exists already" in failure("inspect", str(path), "--fix", "mended.hdf5")
+
+
+def test_the_report_is_between_the_figures_and_the_picture(
+    batch_file: BatchFile, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = batch_file()
+    main(["inspect", str(path)])
+    lines = [line.split(" ")[0] for line in capsys.readouterr().out.splitlines() if line]
+    assert lines.index("transitions") < lines.index("doctor") < lines.index("picture")
+    assert path.with_suffix(".png").exists()
+
+
+# Converting
+
+
+def test_a_batch_goes_through_every_format(batch_file: BatchFile) -> None:
+    path = str(batch_file())
+    main(["convert", path, "minari:space/log-v0", "--env", "Nowhere-v0"])
+    main(["convert", "minari:space/log-v0", "log-v1"])
+    main(["convert", "log-v1", "again.hdf5"])
+    assert bcq.load("again.hdf5").fingerprint == bcq.load(path).fingerprint
+    assert bcq.load("again.hdf5").provenance.environment == "Nowhere-v0"
+    main(["inspect", "minari:space/log-v0"])
+    assert Path("log-v0.png").exists()
+    assert "exists already" in failure("convert", path, "minari:space/log-v0")
+    assert "name the file with one of" in failure("convert", path, "log.csv")
+    assert "is no name of a Minari" in failure("convert", path, "minari:../out-v0")
+
+
+def test_what_reading_brings_to_light_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = "".join(f"1,{step},{step % 7},0.5,1\n" for step in (0, 1, 3, 2, 6, 7))
+    Path("log.csv").write_text("episode,step,obs_0,action_0,reward\n" + rows)
+    main(["convert", "log.csv", "log.hdf5", "--env", "Nowhere-v0"])
+    printed = capsys.readouterr()
+    assert "bcq: note: log.csv: rows, row 2: 2 rows were not in the order" in printed.err
+    assert "bcq: warning: log.csv: step, row 2: rows are missing after 1 rows" in printed.err
+    assert "bcq: warning: log.csv: terminated: no column says" in printed.err
+    assert printed.out.startswith("log.hdf5: 4 transitions")
+    with h5py.File("log.hdf5") as file:
+        assert file.attrs["environment"] == "Nowhere-v0"
+
+
+def test_columns_are_for_files_that_have_names_of_their_own(batch_file: BatchFile) -> None:
+    message = failure("convert", str(batch_file()), "log.hdf5", "--columns", "rewards=gain")
+    assert "--columns is for tables and npz" in message
+
+
+# Training
+
+
+@pytest.mark.usefixtures("compiled_quickly")
+def test_warnings_come_before_training_one_a_line(
+    batch_file: BatchFile, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(batch_file(next_observations=np.random.default_rng(1).normal(size=(ROWS, 3))))
+    main(["train", "bcq", "--data", path, *TINY])
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+    assert len(warnings) == 1
+    assert warnings[0].startswith(f"bcq: warning: {path}: next_observations, row 0: 36 rows lead")
+
+
+@pytest.mark.usefixtures("compiled_quickly")
+def test_bounds_of_any_kind_are_learned_within() -> None:
+    """Unequal, not symmetric, and one dimension that never moves."""
+    generator = np.random.default_rng(0)
+    observations = generator.normal(size=(301, 2)).astype(np.float32)
+    actions = np.stack([generator.uniform(100, 900, 300), np.full(300, -7.0)], axis=1)
+    np.savez(
+        "log.npz",
+        obs=observations[:-1],
+        next_obs=observations[1:],
+        act=actions,
+        rew=generator.normal(size=300),
+        terminals=np.zeros(300),
+    )
+    train = ("train", "bcq", "--data", "log.npz", "--action-margin", "0.05", "--out", "run", *TINY)
+    main(train)
+    policy = bcq.Run.open(Path("run")).policy()
+    proposed = policy.act(generator.normal(size=(50, 2)) * 100)
+    low, high = policy.task.bounds.low, policy.task.bounds.high
+    span = np.ptp(actions[:, 0])
+    np.testing.assert_allclose(
+        [low[0], high[0]],
+        [actions[:, 0].min() - 0.05 * span, actions[:, 0].max() + 0.05 * span],
+        rtol=1e-6,
+    )
+    assert (proposed >= low).all()
+    assert (proposed <= high).all()
+    assert (proposed[:, 1] == -7).all()
+    assert "give it, or the bounds" in failure(*train, "--action-low", "0", "--action-high", "1")

@@ -1,0 +1,512 @@
+"""Each fault is put into a sound batch and found with its rows; sound batches have none."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import bcq
+from bcq.collection import Recipe, collect, imitation, imperfect
+from bcq.dataset import ActionBounds, Columns, Dataset, Finding, Provenance
+from bcq.doctor import ADVICE, MENDED, as_json, as_text, examine, examine_dataset, repair
+from bcq.errors import InputError
+from bcq.experts import find
+
+Arrays = dict[str, NDArray[Any]]
+LENGTHS = (40, 60, 25, 80, 50, 35, 70, 45, 55, 30, 65, 45)  # 600 rows
+ENDS = np.cumsum(LENGTHS) - 1
+ROWS = int(ENDS[-1]) + 1
+
+
+def sound() -> Arrays:
+    """Twelve episodes of a noisy linear system, some terminated and some cut."""
+    generator = np.random.default_rng(0)
+    arrays: dict[str, list[Any]] = {
+        name: [] for name in ("observations", "actions", "rewards", "next_observations")
+    }
+    for length in LENGTHS:
+        state = generator.normal(size=3) * 3
+        for _ in range(length):
+            action = generator.uniform(-1, 1, 2)
+            following = 0.9 * state + [action[0], action[1], action.sum()]
+            following = following + 0.1 * generator.normal(size=3)
+            for name, values in zip(
+                arrays, (state, action, -((following**2).sum()), following), strict=True
+            ):
+                arrays[name].append(values)
+            state = following
+    flags = {
+        "terminated": np.isin(np.arange(ROWS), ENDS[::2]),
+        "truncated": np.isin(np.arange(ROWS), ENDS[1::2]),
+    }
+    return {name: np.array(values, np.float32) for name, values in arrays.items()} | flags
+
+
+def columns(arrays: Arrays) -> Columns:
+    return Columns("log", arrays, Provenance())
+
+
+def findings(arrays: Arrays, **options: Any) -> dict[str, Finding]:
+    """What is found beyond the notes that the sound batch gives too, by kind."""
+    return {f.kind: f for f in examine(columns(arrays), **options)}
+
+
+def worse_than_a_note(found: list[Finding]) -> list[str]:
+    return [f"{f.severity} {f.kind}: {f}" for f in found if f.severity != "note"]
+
+
+# Sound data
+
+
+def test_a_sound_batch_gives_notes_only() -> None:
+    found = examine(columns(sound()))
+    assert worse_than_a_note(found) == []
+    assert {f.kind for f in found} == {"few-transitions", "long-horizon"}
+
+
+def test_without_next_observations_it_is_as_sound() -> None:
+    arrays = sound()
+    del arrays["next_observations"]
+    assert worse_than_a_note(examine(columns(arrays))) == []
+
+
+@pytest.mark.parametrize("environment", ["Pendulum-v1", "Reacher-v5", "Hopper-v5", "Walker2d-v5"])
+@pytest.mark.parametrize("paired", [True, False])
+def test_random_batches_of_the_papers_tasks_are_clean(environment: str, paired: bool) -> None:
+    dataset = bcq.collect_random(environment, transitions=2_000, seed=1)
+    batch = dataset.columns()
+    if not paired:
+        arrays = {n: v for n, v in batch.arrays.items() if n != "next_observations"}
+        batch = replace(batch, arrays=arrays)
+    assert worse_than_a_note(examine(batch)) == []
+
+
+@pytest.mark.parametrize("environment", ["Pendulum-v1", "Hopper-v5"])
+@pytest.mark.parametrize("field", ["rewards", "actions"])
+def test_a_row_too_late_is_noticed_in_simulated_batches(environment: str, field: str) -> None:
+    batch = bcq.collect_random(environment, transitions=2_000, seed=1).columns()
+    late = {**batch.arrays, field: np.roll(batch.arrays[field], 1, axis=0)}
+    found = worse_than_a_note(examine(replace(batch, arrays=late)))
+    assert [line.split()[1] for line in found] == [
+        "delayed-rewards:" if field == "rewards" else "shifted-actions:"
+    ]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 7])
+def test_tiny_batches_are_examined(rows: int) -> None:
+    arrays = {name: values[:rows] for name, values in sound().items()}
+    assert worse_than_a_note(examine(columns(arrays))) == []
+    for end in ("terminated", "truncated"):
+        arrays |= {end: np.arange(rows) == rows - 1}
+        assert worse_than_a_note(examine(columns(arrays))) == []
+
+
+# Errors: those that a `Dataset` refuses, all in one report
+
+
+def test_errors_are_those_of_the_dataset_and_all_are_told() -> None:
+    arrays = sound()
+    arrays["rewards"][[17, 30]] = np.nan
+    arrays["observations"][5, 1] = np.inf
+    arrays["actions"][100] = 7
+    arrays["terminated"] = arrays["terminated"].astype(float)
+    arrays["terminated"][200] = 2
+    found = [f for f in examine(columns(arrays)) if f.severity == "error"]
+    rows = {(f.kind, f.field): f.rows.tolist() for f in found if f.rows is not None}
+    assert rows == {
+        ("not-finite", "rewards"): [17, 30],
+        ("not-finite", "observations"): [5],
+        ("not-a-flag", "terminated"): [200],
+        ("out-of-bounds", "actions"): [100],
+    }
+    with pytest.raises(InputError) as caught:
+        Dataset.from_columns(columns(arrays))
+    assert str(found[0]) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "field"),
+    [
+        ({"rewards": np.zeros(ROWS - 1)}, "different-lengths", "rewards"),
+        ({"rewards": np.full(ROWS, "a")}, "not-numbers", "rewards"),
+        ({"observations": np.full((ROWS, 3), None)}, "not-numbers", "observations"),
+        ({"actions": np.zeros(ROWS)}, "wrong-shape", "actions"),
+    ],
+)
+def test_what_is_no_batch_at_all_is_told(change: Arrays, kind: str, field: str) -> None:
+    found = examine(columns(sound() | change))
+    assert [(f.severity, f.kind, f.field) for f in found] == [("error", kind, field)]
+    missing = sound()
+    del missing["terminated"]
+    assert [f.kind for f in examine(columns(missing))] == ["missing-field"]
+
+
+def test_advice_is_given_beside_errors_with_the_rows_of_the_file() -> None:
+    arrays = sound()
+    arrays["rewards"][3] = np.nan
+    arrays["rewards"][400] = 1e6
+    found = findings(arrays)
+    assert found["outlier"].rows is not None
+    assert found["outlier"].rows.tolist() == [400]
+    assert "next-mismatch" not in found
+
+
+# Advice: each fault, and the rows it must name
+
+
+def test_the_dtype_that_float32_cannot_hold_is_told() -> None:
+    arrays = sound()
+    clock = 1.7e9 + np.arange(ROWS) * 0.5
+    arrays["observations"] = np.column_stack([arrays["observations"], clock])
+    arrays["next_observations"] = np.column_stack([arrays["next_observations"], clock + 0.5])
+    assert "column 3" in findings(arrays)["lost-precision"].problem
+
+
+def constant_observation(arrays: Arrays) -> list[int]:
+    arrays["observations"][:, 1] = arrays["next_observations"][:, 1] = 4
+    return list(range(ROWS))
+
+
+def constant_action(arrays: Arrays) -> list[int]:
+    arrays["actions"][:, 1] = 0.25
+    return list(range(ROWS))
+
+
+def duplicate_action(arrays: Arrays) -> list[int]:
+    arrays["actions"][:, 1] = arrays["actions"][:, 0]
+    return list(range(ROWS))
+
+
+def duplicate_observation(arrays: Arrays) -> list[int]:
+    for name in ("observations", "next_observations"):
+        arrays[name][:, 2] = arrays[name][:, 0]
+    return list(range(ROWS))
+
+
+def lost_rows(arrays: Arrays) -> list[int]:
+    for name in list(arrays):
+        arrays[name] = np.delete(arrays[name], [10, 11, 200], axis=0)
+    return [9, 197]
+
+
+def successors_not_moved(arrays: Arrays) -> list[int]:
+    arrays["next_observations"] = arrays["observations"].copy()
+    return [row for row in range(ROWS) if row not in ENDS]
+
+
+def observations_late(arrays: Arrays) -> list[int]:
+    arrays["observations"] = np.roll(arrays["observations"], 1, axis=0)
+    return [row for row in range(ROWS) if row not in ENDS]
+
+
+def ends_late(arrays: Arrays) -> list[int]:
+    for name in ("terminated", "truncated"):
+        arrays[name] = np.roll(arrays[name], 1)
+        arrays[name][0] = False
+    return (ENDS[:-1] + 1).tolist()
+
+
+def ends_early(arrays: Arrays) -> list[int]:
+    for name in ("terminated", "truncated"):
+        arrays[name] = np.roll(arrays[name], -1)
+    return (ENDS - 1).tolist()
+
+
+def one_more_with_every_episode(arrays: Arrays) -> list[int]:
+    """T+1 observations an episode, cut to the length of the rest: another library's import."""
+    following = arrays.pop("next_observations")
+    pieces = np.split(arrays["observations"], ENDS[:-1] + 1)
+    longer = [
+        np.concatenate([p, following[end : end + 1]]) for p, end in zip(pieces, ENDS, strict=True)
+    ]
+    arrays["observations"] = np.concatenate(longer)[:ROWS]
+    return ENDS.tolist()
+
+
+def paired_then_one_more_with_every_episode(arrays: Arrays) -> list[int]:
+    ends = one_more_with_every_episode(arrays)
+    observations = arrays["observations"]
+    arrays["next_observations"] = np.concatenate([observations[1:], observations[-1:]])
+    return ends
+
+
+def both_flags_anywhere(arrays: Arrays) -> list[int]:
+    arrays["truncated"] = arrays["terminated"] | arrays["truncated"]
+    return ENDS[::2].tolist()
+
+
+def a_limit_in_disguise(arrays: Arrays) -> list[int]:
+    ends = np.arange(49, ROWS, 50)
+    arrays["terminated"] = np.isin(np.arange(ROWS), ends)
+    arrays["truncated"][:] = False
+    arrays["next_observations"][ends] += 1  # what follows an end is a new episode
+    del arrays["next_observations"]
+    return ends.tolist()
+
+
+def a_limit_beside_failures(arrays: Arrays) -> list[int]:
+    ends = np.array([79, 159, 239, 299, 379, 419, 499, 539, 599])
+    arrays["terminated"] = np.isin(np.arange(ROWS), ends)
+    arrays["truncated"][:] = False
+    del arrays["next_observations"]
+    return [79, 159, 239, 379, 499]
+
+
+def no_ends(arrays: Arrays) -> list[int]:
+    for name in list(arrays):
+        arrays[name] = np.concatenate([arrays[name]] * 2)
+    for name in ("terminated", "truncated"):
+        arrays[name][:] = False
+    arrays["observations"][ROWS:] += 1
+    arrays["next_observations"][ROWS:] += 1
+    return list(range(2 * ROWS))
+
+
+def inverted_flags(arrays: Arrays) -> list[int]:
+    arrays["terminated"] = ~(arrays["terminated"] | arrays["truncated"])
+    arrays["truncated"][:] = False
+    return np.flatnonzero(arrays["terminated"]).tolist()
+
+
+def rewards_late(arrays: Arrays) -> list[int]:
+    arrays["rewards"] = np.roll(arrays["rewards"], 1)
+    return list(range(ROWS))
+
+
+def actions_late(arrays: Arrays) -> list[int]:
+    arrays["actions"] = np.roll(arrays["actions"], 1, axis=0)
+    return list(range(ROWS))
+
+
+def actions_early(arrays: Arrays) -> list[int]:
+    arrays["actions"] = np.roll(arrays["actions"], -1, axis=0)
+    return list(range(ROWS))
+
+
+def actions_on_another_scale(arrays: Arrays) -> list[int]:
+    arrays["actions"] *= 0.05
+    return list(range(ROWS))
+
+
+def rounded_actions(arrays: Arrays) -> list[int]:
+    arrays["actions"][:, 0] = np.round(2 * arrays["actions"][:, 0]) / 2
+    return list(range(ROWS))
+
+
+def scales_apart(arrays: Arrays) -> list[int]:
+    for name in ("observations", "next_observations"):
+        arrays[name][:, 1] *= 1e7
+    return list(range(ROWS))
+
+
+def placeholders(arrays: Arrays) -> list[int]:
+    for row in (50, 120, 301):
+        arrays["observations"][row, 2] = -9999
+        arrays["next_observations"][row - 1, 2] = -9999
+    return [50, 120, 301]
+
+
+def absurd_reward(arrays: Arrays) -> list[int]:
+    arrays["rewards"][77] = -1e9
+    return [77]
+
+
+def an_episode_twice(arrays: Arrays) -> list[int]:
+    for name in list(arrays):
+        arrays[name] = np.concatenate([arrays[name], arrays[name][40:100]])
+    return list(range(ROWS, ROWS + 60))
+
+
+def no_rewards(arrays: Arrays) -> list[int]:
+    arrays["rewards"][:] = 0
+    arrays["truncated"] |= arrays["terminated"]
+    arrays["terminated"][:] = False
+    return list(range(ROWS))
+
+
+@pytest.mark.parametrize(
+    ("inject", "kind", "field"),
+    [
+        (constant_action, "constant-column", "actions"),
+        (duplicate_action, "duplicate-column", "actions"),
+        (lost_rows, "next-mismatch", "next_observations"),
+        (successors_not_moved, "shift", "next_observations"),
+        (observations_late, "shift", "next_observations"),
+        (ends_late, "shift", "terminated"),
+        (ends_early, "shift", "terminated"),
+        (one_more_with_every_episode, "growing-shift", "terminated"),
+        (paired_then_one_more_with_every_episode, "growing-shift", "terminated"),
+        (both_flags_anywhere, "both-flags", "truncated"),
+        (a_limit_in_disguise, "disguised-time-limit", "terminated"),
+        (a_limit_beside_failures, "disguised-time-limit", "terminated"),
+        (no_ends, "no-end", "terminated"),
+        (inverted_flags, "flags-inverted", "terminated"),
+        (rewards_late, "delayed-rewards", "rewards"),
+        (actions_late, "shifted-actions", "actions"),
+        (actions_early, "shifted-actions", "actions"),
+        (actions_on_another_scale, "far-from-bounds", "actions"),
+        (rounded_actions, "discrete-actions", "actions"),
+        (scales_apart, "unequal-scales", "observations"),
+        (placeholders, "outlier", "observations"),
+        (absurd_reward, "outlier", "rewards"),
+        (an_episode_twice, "duplicated-episode", "episodes"),
+        (no_rewards, "constant-rewards", "rewards"),
+    ],
+)
+def test_a_fault_is_found_with_its_rows(
+    inject: Callable[[Arrays], list[int]], kind: str, field: str
+) -> None:
+    arrays = sound()
+    rows = inject(arrays)
+    found = findings(arrays)
+    assert kind in found, worse_than_a_note(list(found.values()))
+    finding = found[kind]
+    assert (finding.severity, finding.field) == ("warning", field)
+    assert finding.rows is not None
+    assert finding.rows.tolist() == rows
+    assert finding.why
+    assert finding.remedy
+
+
+def limit_reached_with_both_flags(arrays: Arrays) -> list[int]:
+    end = int(ENDS[np.argmax(LENGTHS)])
+    arrays["terminated"][end] = arrays["truncated"][end] = True
+    return [end]
+
+
+def unfinished(arrays: Arrays) -> list[int]:
+    arrays["terminated"][-1] = arrays["truncated"][-1] = False
+    return list(range(ENDS[-2] + 1, ROWS))
+
+
+def short(arrays: Arrays) -> list[int]:
+    arrays["truncated"][[40, 101]] = True
+    return [40]
+
+
+def in_one_piece(arrays: Arrays) -> list[int]:
+    for name in list(arrays):
+        arrays[name] = arrays[name][40:90]
+    return list(range(50))
+
+
+@pytest.mark.parametrize(
+    ("inject", "kind"),
+    [
+        (limit_reached_with_both_flags, "both-flags"),
+        (constant_observation, "constant-column"),
+        (duplicate_observation, "duplicate-column"),
+        (unfinished, "unfinished-tail"),
+        (short, "one-step-episode"),
+        (in_one_piece, "no-end"),
+        (lambda arrays: list(range(len(arrays["rewards"]))), "few-transitions"),
+        (lambda _: [int(ENDS[np.argmax(LENGTHS)])], "long-horizon"),
+    ],
+)
+def test_what_clean_data_shows_is_a_note(inject: Callable[[Arrays], list[int]], kind: str) -> None:
+    arrays = sound()
+    rows = inject(arrays)
+    found = examine(columns(arrays))
+    assert worse_than_a_note(found) == []
+    finding = next(f for f in found if f.kind == kind)
+    assert finding.rows is not None
+    assert finding.rows.tolist() == rows
+
+
+def test_the_horizon_is_that_of_the_discount() -> None:
+    assert "long-horizon" in findings(sound(), discount=0.99)
+    assert "long-horizon" not in findings(sound(), discount=0.9)
+
+
+def test_bounds_decide_what_is_near_them() -> None:
+    wide = ActionBounds(np.full(2, -40.0), np.full(2, 40.0))
+    assert examine(columns(sound()), wide)[0].kind == "far-from-bounds"
+
+
+def test_rows_are_numbered_as_in_the_file() -> None:
+    arrays = sound()
+    arrays["rewards"][77] = -1e9
+    moved = replace(columns(arrays), rows=np.arange(ROWS)[::-1].copy())
+    finding = next(f for f in examine(moved) if f.kind == "outlier")
+    assert finding.rows is not None
+    assert finding.rows.tolist() == [ROWS - 78]
+
+
+def test_every_check_was_given_something_to_find() -> None:
+    assert len(ADVICE) == 15  # a new one needs a fault above
+
+
+# Reports
+
+
+def test_the_report_survives_json_and_names_the_first_rows_and_their_number() -> None:
+    arrays = sound()
+    both_flags_anywhere(arrays)
+    report = as_json(examine(columns(arrays)))
+    assert json.loads(json.dumps(report, allow_nan=False)) == report
+    both = next(entry for entry in report if entry["kind"] == "both-flags")
+    assert both["rows"] == ENDS[::2][:5].tolist()
+    assert (both["count"], both["severity"], both["mended_by_fix"]) == (6, "warning", False)
+    assert [entry["severity"] for entry in report] == ["warning", "note", "note"]
+
+
+def test_the_text_has_severity_rows_reason_and_remedy() -> None:
+    arrays = sound()
+    lost_rows(arrays)
+    lines = as_text(examine(columns(arrays))).splitlines()
+    assert lines[0].split(None, 1) == ["doctor", "no errors, 1 warning, 2 notes"]
+    assert lines[1].startswith("warning        next_observations: 2 rows lead elsewhere")
+    assert lines[1].endswith("[rows 9, 197]")
+    assert lines[3].endswith("--fix does it")
+    assert as_text([]).endswith("no errors, no warnings, no notes")
+
+
+# Mending
+
+
+def test_rows_that_are_not_finite_are_left_out_and_their_episode_cut() -> None:
+    for paired in (True, False):
+        arrays = sound()
+        arrays["observations"][20, 1] = np.nan
+        arrays["rewards"][100] = np.inf  # first row of an episode
+        if not paired:
+            del arrays["next_observations"]
+        mended = Dataset.from_columns(repair(columns(arrays)))
+        gone = [20, 100] if paired else [19, 20, 100, *ENDS[1::2].tolist()]
+        kept = np.delete(np.arange(ROWS), gone)
+        np.testing.assert_array_equal(mended.rewards, sound()["rewards"][kept])
+        cut = 19 if paired else 18
+        assert mended.truncated[np.flatnonzero(kept == cut)[0]]
+        assert worse_than_a_note(examine_dataset(mended)) == []
+
+
+def test_copies_go_and_breaks_are_cut() -> None:
+    arrays = sound()
+    lost_rows(arrays)
+    for name in list(arrays):
+        arrays[name] = np.concatenate([arrays[name], arrays[name][38:98]])
+    assert MENDED.keys() & findings(arrays).keys() == {"next-mismatch", "duplicated-episode"}
+    mended = Dataset.from_columns(repair(columns(arrays)))
+    assert len(mended) == ROWS - 3
+    assert mended.truncated[[9, 197]].all()
+    assert worse_than_a_note(examine_dataset(mended)) == []
+
+
+def test_a_sound_batch_is_left_as_it_is() -> None:
+    before = Dataset.from_columns(columns(sound()))
+    assert Dataset.from_columns(repair(columns(sound()))).fingerprint == before.fingerprint
+
+
+# The bundled experts
+
+
+@pytest.mark.parametrize(
+    ("environment", "recipe"), [("Hopper-v5", imitation), ("HalfCheetah-v5", imperfect)]
+)
+def test_demonstrations_are_clean(environment: str, recipe: Callable[..., Recipe]) -> None:
+    dataset = collect(recipe(find("0", environment), transitions=2_000))
+    assert worse_than_a_note(examine_dataset(dataset)) == []

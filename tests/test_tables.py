@@ -1,0 +1,410 @@
+"""CSV and Parquet logs: exact, put in order, cut where rows are missing, in bounded memory."""
+
+import csv
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import bcq
+from bcq.dataset import ActionBounds, Columns, Dataset, Provenance
+from bcq.errors import InputError
+from bcq.formats import Hints, convert, read, tables
+from bcq.formats.mapping import parse_columns
+
+LENGTHS = (5, 1, 8, 1, 12, 3)  # rows of each episode
+TERMINAL = (0, 1, 4)  # of themselves; the others were cut, and the last is unfinished
+ROWS = sum(LENGTHS)
+Table = dict[str, Any]
+
+
+def table() -> Table:
+    """A log under usual names, one row a step."""
+    generator = np.random.default_rng(0)
+    episodes = np.repeat(np.arange(len(LENGTHS)), LENGTHS)
+    last = np.append(episodes[1:] != episodes[:-1], True)
+    return {
+        "episode": episodes,
+        "step": np.concatenate([np.arange(n) for n in LENGTHS]),
+        "obs_0": generator.normal(size=ROWS),
+        "obs_1": generator.normal(size=ROWS).astype(np.float32),
+        "action_0": generator.uniform(-1, 1, ROWS),
+        "action_1": generator.uniform(-1, 1, ROWS),
+        "reward": generator.normal(size=ROWS),
+        "terminated": last & np.isin(episodes, TERMINAL),
+    }
+
+
+def expected(log: Table) -> Dataset:
+    """The batch of it, by way of plain arrays."""
+    last = np.append(log["episode"][1:] != log["episode"][:-1], False)
+    arrays = {
+        "observations": np.stack([log["obs_0"], log["obs_1"]], axis=1),
+        "actions": np.stack([log["action_0"], log["action_1"]], axis=1),
+        "rewards": log["reward"],
+        "terminated": log["terminated"],
+        "truncated": last & ~log["terminated"],
+    }
+    return Dataset.from_columns(Columns("arrays", arrays, Provenance()))
+
+
+def write(path: Path, log: Table, **options: Any) -> Path:
+    """The table as CSV by hand, or as Parquet."""
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table(log), path, **options)
+        return path
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(log)
+        writer.writerows(
+            zip(*(np.asarray(values).tolist() for values in log.values()), strict=True)
+        )
+    return path
+
+
+@pytest.fixture(params=["log.csv", "log.parquet"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    name: str = request.param
+    return tmp_path / name
+
+
+def refusal(path: Path, **options: Any) -> str:
+    begun = time.perf_counter()
+    with pytest.raises(InputError) as caught:
+        bcq.load(path, **options)
+    assert time.perf_counter() - begun < 2
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    assert message.count(str(path)) == 1
+    assert "\n" not in message
+    return message
+
+
+def assert_same(one: Dataset, other: Dataset) -> None:
+    for name in ("observations", "actions", "rewards", "next_observations"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    assert one.episodes.tolist() == other.episodes.tolist()
+    assert one.fingerprint == other.fingerprint
+
+
+# Exact
+
+
+def test_a_table_comes_in_exactly(path: Path) -> None:
+    dataset = bcq.load(write(path, table()))
+    assert_same(dataset, expected(table()))
+    assert len(dataset) == ROWS - 3  # two cut ends and the tail's have no successor
+    assert dataset.terminated.sum() == 3
+
+
+def test_next_observations_of_the_table_are_taken(path: Path) -> None:
+    log = table() | {f"next_obs_{i}": np.arange(ROWS) + i for i in range(2)}
+    dataset = bcq.load(write(path, log))
+    assert len(dataset) == ROWS
+    np.testing.assert_array_equal(dataset.next_observations[:, 1], np.arange(ROWS) + 1)
+
+
+@pytest.mark.parametrize("kind", [bool, np.int8, np.float64])
+def test_flags_of_any_kind_are_read(kind: Any, path: Path) -> None:
+    log = table()
+    log["timeout"] = (np.arange(ROWS) == 3).astype(kind)
+    log["terminated"] = log["terminated"].astype(kind)
+    dataset = bcq.load(write(path, log))
+    assert dataset.terminated.sum() == 3
+    assert dataset.truncated[2]  # row 3 has no successor that counts: the row before it ends there
+
+
+@pytest.mark.parametrize("names", [[f"run {i}" for i in range(6)], [9, 8, 2.5, 1, 0, -3]])
+def test_episodes_may_have_any_name(names: Sequence[Any], path: Path) -> None:
+    log = table()
+    log["episode"] = [names[i] for i in log["episode"]]
+    assert_same(bcq.load(write(path, log)), expected(table()))
+
+
+def test_times_may_be_times(tmp_path: Path) -> None:
+    log = table()
+    log["step"] = pa.array(log["step"] * 60, pa.timestamp("s"))
+    assert_same(bcq.load(write(tmp_path / "log.parquet", log)), expected(table()))
+
+
+def test_without_episodes_a_step_that_falls_back_begins_one(path: Path) -> None:
+    log = table()
+    del log["episode"]
+    assert_same(bcq.load(write(path, log)), expected(table()))
+
+
+def test_states_of_a_simulator_keep_every_bit(path: Path) -> None:
+    log = table() | {"qpos_0": np.random.default_rng(1).normal(size=ROWS)}
+    dataset = bcq.load(write(path, log))
+    assert dataset.qpos is not None
+    assert set(dataset.qpos[:, 0]) <= set(log["qpos_0"].tolist())
+
+
+# Order and gaps
+
+
+def test_rows_out_of_order_are_sorted_and_told(path: Path) -> None:
+    order = np.random.default_rng(3).permutation(ROWS)
+    log = {name: values[order] for name, values in table().items()}
+    columns = read(write(path, log), Hints())
+    assert_same(Dataset.from_columns(columns), expected(table()))
+    assert [(f.kind, f.severity) for f in columns.findings] == [("out-of-order", "note")]
+    moved = np.flatnonzero(order != np.arange(ROWS))
+    assert columns.findings[0].rows is not None
+    assert len(columns.findings[0].rows) == len(moved)
+
+
+def test_interleaved_episodes_are_put_together(path: Path) -> None:
+    order = np.argsort(table()["step"], kind="stable")
+    log = {name: values[order] for name, values in table().items()}
+    assert_same(bcq.load(write(path, log)), expected(table()))
+
+
+def test_faults_are_named_by_their_row_in_the_file(path: Path) -> None:
+    log = table()
+    log["reward"][20] = np.nan
+    order = np.arange(ROWS)[::-1]
+    message = refusal(write(path, {name: values[order] for name, values in log.items()}))
+    assert f"rewards, row {ROWS - 21}: is nan" in message
+    assert "rewards, row 20: is nan" in refusal(write(path, log))
+
+
+def test_a_missing_value_is_a_fault_with_its_row(path: Path) -> None:
+    log = table()
+    log["obs_1"] = [None if row == 7 else float(v) for row, v in enumerate(log["obs_1"])]
+    assert "observations, row 7: is nan" in refusal(write(path, log))
+    log = table()
+    log["terminated"] = [None if row == 7 else bool(v) for row, v in enumerate(log["terminated"])]
+    assert "terminated, row 7: is nan" in refusal(write(path, log))
+    log = table()
+    log["step"] = [None if row == 7 else int(v) for row, v in enumerate(log["step"])]
+    assert "step, row 7: is missing" in refusal(write(path, log))
+
+
+def test_a_gap_cuts_the_episode_and_is_told(path: Path) -> None:
+    log = {name: np.delete(values, [8, 20], axis=0) for name, values in table().items()}
+    columns = read(write(path, log), Hints())
+    gap = columns.findings[0]
+    assert (gap.kind, gap.severity, gap.field) == ("gap", "warning", "step")
+    assert gap.rows is not None
+    assert gap.rows.tolist() == [7, 18]
+    dataset = Dataset.from_columns(columns)
+    assert len(dataset) == ROWS - 2 - 5
+    assert not (dataset.observations[:, 0] == np.float32(table()["obs_0"][7])).any()
+
+
+def test_one_step_twice_is_refused(path: Path) -> None:
+    log = table()
+    log["step"][10] = log["step"][9]
+    assert "step, row 10: is the step of another row" in refusal(write(path, log))
+
+
+def test_without_terminals_ends_are_cuts_and_that_is_told(path: Path) -> None:
+    log = table()
+    del log["terminated"]
+    columns = read(write(path, log), Hints())
+    assert [f.kind for f in columns.findings] == ["no-terminal-column"]
+    assert not Dataset.from_columns(columns).terminated.any()
+
+
+# Mappings
+
+STRANGE = {
+    **{"run": "episode", "t": "step", "x": "obs_0", "y": "obs_1", "u": "action_0"},
+    **{"v": "action_1", "gain": "reward", "fell": "terminated"},
+}
+MAPPING = {
+    "episode": "run",
+    "step": "t",
+    "observations": ["x", "y"],
+    "actions": ["u", "v"],
+    "rewards": "gain",
+    "terminated": "fell",
+}
+
+
+def test_columns_are_mapped_by_words_by_json_and_by_toml(path: Path) -> None:
+    write(path, {name: table()[usual] for name, usual in STRANGE.items()} | {"note": np.ones(ROWS)})
+    assert "observations: is missing" in refusal(path)
+    as_json, as_toml = path.with_name("map.json"), path.with_name("map.toml")
+    as_json.write_text(json.dumps(MAPPING))
+    as_toml.write_text("\n".join(f"{name} = {json.dumps(v)}" for name, v in MAPPING.items()))
+    words = ["observations=x,y", "actions=u,v", "episode=run", "rewards=gain", "terminated=fell"]
+    for given in (words, [str(as_json)], [str(as_toml)]):
+        assert_same(bcq.load(path, columns=parse_columns(given)), expected(table()))
+
+
+def test_patterns_take_columns_in_the_order_of_the_file(path: Path) -> None:
+    write(path, table())
+    dataset = bcq.load(path, columns={"observations": ["obs_1", "obs_[0]"]})
+    np.testing.assert_array_equal(dataset.observations[:, ::-1], expected(table()).observations)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["observations"], "map|cannot be read"),
+        (["observations=x", "actions"], "NAME=COLUMN"),
+        (["height=x"], "'height' is none of episode, step"),
+        (["observations="], "must be a column or a list of columns"),
+    ],
+)
+def test_impossible_mappings_are_refused(words: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse_columns(words)
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[1]", '{"rewards": 3}', '{"rewards": [["a"]]}', "[" * 99999]
+)
+def test_impossible_mapping_files_are_refused(text: str, tmp_path: Path) -> None:
+    for name in ("map.json", "map.toml"):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(InputError, match="map"):
+            parse_columns([str(tmp_path / name)])
+
+
+def test_columns_that_are_not_there_are_named(path: Path) -> None:
+    write(path, table())
+    message = refusal(path, columns={"rewards": ["gain"]})
+    assert "rewards: there is no column gain (there are episode, step, obs_0" in message
+    message = refusal(path, columns={"observations": ["obs_*", "obs_0"]})
+    assert "columns: obs_0 is given twice" in message
+    assert "rewards: give one column" in refusal(path, columns={"rewards": ["reward", "step"]})
+
+
+# Larger than memory
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize("window", [1, 3, 7, 1000])
+def test_parts_make_the_same_batch(
+    shuffled: bool, paired: bool, window: int, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = table()
+    if paired:
+        log |= {f"next_obs_{i}": np.arange(ROWS) * 1.0 for i in range(2)}
+    if shuffled:
+        order = np.random.default_rng(3).permutation(ROWS)
+        log = {name: values[order] for name, values in log.items()}
+    options = {"row_group_size": 4} if path.suffix == ".parquet" else {}
+    write(path, log, **options)
+    monkeypatch.setattr(tables, "WINDOW_BYTES", 4 * len(log) * window)
+    rows, _ = convert(path, path.with_name("log.hdf5"), Hints())
+    again = bcq.load(path.with_name("log.hdf5"))
+    assert_same(again, bcq.load(path))
+    assert len(again) == rows
+
+
+def test_faults_in_a_part_stop_the_conversion_and_leave_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = table()
+    log["reward"][20] = np.inf
+    write(path, log)
+    monkeypatch.setattr(tables, "WINDOW_BYTES", 4 * len(log) * 5)
+    with pytest.raises(InputError, match="rewards, row 20: is inf"):
+        convert(path, path.with_name("log.hdf5"), Hints())
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_a_table_without_transitions_is_refused(rows: int, path: Path) -> None:
+    write(path, {name: values[:rows] for name, values in table().items()})
+    refusal(path)
+    with pytest.raises(InputError, match=r"holds no rows|no transition is left|holds null"):
+        convert(path, path.with_name("log.hdf5"), Hints())
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_bounds_of_a_table_are_those_of_all_its_parts(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = table()
+    log["action_0"] = np.linspace(-10, 30, ROWS)
+    log["action_1"] = np.full(ROWS, 7.0)
+    write(path, log)
+    monkeypatch.setattr(tables, "WINDOW_BYTES", 4 * len(log) * 5)
+    assert "--action-margin" in refusal(path)
+    convert(path, path.with_name("log.hdf5"), Hints(action_margin=0.1))
+    bounds = bcq.load(path.with_name("log.hdf5")).bounds
+    np.testing.assert_allclose(bounds.low, [-14, 7])
+    np.testing.assert_allclose(bounds.high, [34, 7])
+    whole = bcq.load(path, action_margin=0.1).bounds
+    np.testing.assert_array_equal(whole.low, bounds.low)
+    given = ActionBounds(np.array([-10, 0]), np.array([30, 7]))
+    hints = Hints(action_low=given.low.tolist(), action_high=given.high.tolist())
+    convert(path, path.with_name("given.hdf5"), hints)
+    np.testing.assert_array_equal(bcq.load(path.with_name("given.hdf5")).bounds.low, given.low)
+
+
+# Not to be trusted
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([[1.0, 2.0]] * ROWS),
+        pa.array([{"a": 1.0}] * ROWS),
+        pa.array(["1.5"] * ROWS),
+        pa.array([b"\x80\x04N."] * ROWS),
+        pa.array([None] * ROWS),
+    ],
+)
+def test_columns_that_are_no_numbers_are_refused(values: Any, tmp_path: Path) -> None:
+    path = write(tmp_path / "log.parquet", table() | {"reward": values})
+    assert "rewards: column reward holds" in refusal(path)
+    nested = table() | {"obs": values}
+    del nested["obs_0"], nested["obs_1"]
+    assert "observations: column obs holds" in refusal(write(path, nested))
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + bytes(100) + b"PAR1", b"\x80\x04N."])
+def test_damaged_parquet_is_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "log.parquet"
+    path.write_bytes(content)
+    assert "cannot be read as Parquet" in refusal(path)
+
+
+def test_a_damaged_page_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "log.parquet", table())
+    whole = bytearray(path.read_bytes())
+    whole[20:400] = bytes(380)
+    path.write_bytes(whole)
+    refusal(path)
+
+
+def test_a_footer_that_claims_more_than_any_file_holds_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "log.parquet", table())
+    monkeypatch.setattr(tables, "ROWS_PER_BYTE", ROWS / path.stat().st_size / 2)
+    assert "its header is damaged" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n",
+        b"a,b\n1\n",
+        b"\x00\x01\x02",
+        b"\x80\x04N.",
+        b"obs_0,action_0,reward,terminated\n1,x,3,0\n",
+        b"obs_0,action_0,reward,terminated\n" + b"1,1,1,0\n" * 9 + b"1,1,what,0\n",
+        b"obs_0,action_0,reward,terminated,terminated\n1,1,1,0,0\n",
+        b"obs_0,action_0,reward,terminated\n1,1,1,0,0,0\n",
+        b"9" * 40_000_000,
+    ],
+)
+def test_damaged_csv_is_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_bytes(content)
+    refusal(path)
