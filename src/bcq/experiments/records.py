@@ -32,7 +32,7 @@ class Record:
     evaluations: list[tuple[int, list[float]]]  # step, return of each episode
     estimates: list[tuple[int, float]]  # step, mean Q of a minibatch
     truths: list[Row]  # step, and over the same pairs: mean estimate, mean and std of the truth
-    made: Row  # commit, versions, threads, seconds
+    made: Row  # commit, versions, threads, seconds of updates and acting
 
     @property
     def label(self) -> str:
@@ -76,7 +76,8 @@ def record(
     """The series of one run directory."""
     directory = folder / directory_name(job)
     run = Run.open(directory)
-    notes = read_json(directory / "done.json")
+    parts = ("seconds", "acting", "learning")
+    seconds = sum(row.get(part, 0) for row in run.read("timing.jsonl") for part in parts)
     truths = [
         {
             "step": step,
@@ -107,7 +108,7 @@ def record(
         ],
         truths=truths,
         made={
-            "seconds": notes["seconds"],
+            "seconds": round(seconds, 1),
             **{key: run.config[key] for key in ("commit", "threads", "versions")},
         },
     )
