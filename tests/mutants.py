@@ -1152,6 +1152,7 @@ MUTANTS = [
         "test_meter.py",
     ),
     # Logs of one's own.
+    Mutant("doctor.py", "np.maximum(FAR, 5 * spread)", "5 * spread", "test_doctor.py"),
     Mutant(
         DOCTOR, "place = batch.rows + 1 + offset", "place = batch.rows + offset", "test_doctor.py"
     ),

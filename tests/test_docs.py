@@ -83,7 +83,7 @@ def test_the_readmes_way_from_a_csv_file_to_a_policy_runs(
     assert "warning" not in capsys.readouterr().err
     names: dict[str, Any] = {}
     exec(act, names)
-    kilowatts = names["policy"].act([[12.0, -5.0], [23.0, -5.0]])
+    kilowatts = names["policy"].act([[-8.0, -5.0], [3.0, -5.0]])
     assert kilowatts.shape == (2, 1)
     assert (kilowatts >= 0).all()
     assert (kilowatts <= 6).all()

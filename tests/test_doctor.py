@@ -166,6 +166,19 @@ def test_the_dtype_that_float32_cannot_hold_is_told() -> None:
     assert "column 3" in findings(arrays)["lost-precision"].problem
 
 
+@pytest.mark.parametrize(("offset", "told"), [(50.0, True), (9.0, False), (-50.0, True)])
+def test_a_column_that_stays_far_from_zero_is_told(offset: float, told: bool) -> None:
+    arrays = sound()
+    for name in ("observations", "next_observations"):
+        arrays[name][:, 2] = arrays[name][:, 2] + offset
+    found = findings(arrays)
+    assert ("far-from-zero" in found) == told
+    if told:
+        assert "column 2 stays far from zero: " in found["far-from-zero"].problem
+        assert found["far-from-zero"].rows is not None
+        assert len(found["far-from-zero"].rows) == ROWS
+
+
 def constant_observation(arrays: Arrays) -> list[int]:
     arrays["observations"][:, 1] = arrays["next_observations"][:, 1] = 4
     return list(range(ROWS))

@@ -30,6 +30,7 @@ SEVERITIES = ("error", "warning", "note")
 SHOWN_ROWS = 5
 DISCOUNT = 0.99  # the paper's
 FEW = 1_000  # transitions
+FAR = 10.0  # from zero: measured, a column at 17 that varies by 2 leaves BCQ's VAE with one action
 SAMPLE = 5_000  # rows that rough figures are taken from
 SAME = 1e-3  # of a column's standard deviation: closer is the same number, rounded
 LONGEST_LIMIT = 1_000  # steps: of Gymnasium's time limits, none of the usual is longer
@@ -471,8 +472,15 @@ def unequal_scales(batch: Evidence) -> Iterator[Finding]:
             batch.rows,
             "warning",
         )
+
+
+def far_from_zero(batch: Evidence) -> Iterator[Finding]:
+    """Columns that vary little around a large value."""
+    spread = batch.observations.std(axis=0, dtype=np.float64)
     mean = np.abs(batch.observations.mean(axis=0, dtype=np.float64))
-    coarse = moving[mean[moving] > 1e5 * spread[moving]]
+    coarse = np.flatnonzero((spread > 0) & (mean > 1e5 * spread))
+    far = np.flatnonzero((spread > 0) & (mean > np.maximum(FAR, 5 * spread)))
+    far = np.setdiff1d(far, coarse)
     if len(coarse):
         yield Finding(
             "lost-precision",
@@ -480,6 +488,18 @@ def unequal_scales(batch: Evidence) -> Iterator[Finding]:
             f"{columns_in_words(coarse)} varies by less than float32 can tell apart at its size",
             "store the difference from a fixed value: seconds since the start, not since 1970",
             "observations are kept as float32, which has seven digits",
+            batch.rows,
+            "warning",
+        )
+    if len(far):
+        yield Finding(
+            "far-from-zero",
+            "observations",
+            f"{columns_in_words(far)} stays far from zero: {mean[far[0]]:.3g}, give or take "
+            f"{spread[far[0]]:.2g}",
+            "store the difference from a usual value: degrees above 20, not degrees",
+            "networks take observations as they are: what never changes drowns what does, and can "
+            "keep them from learning at all",
             batch.rows,
             "warning",
         )
@@ -569,6 +589,7 @@ ADVICE: tuple[Advice, ...] = (
     duplicated_episodes,
     outliers,
     unequal_scales,
+    far_from_zero,
     constant_columns,
     duplicate_columns,
     flat_rewards,
