@@ -249,7 +249,7 @@ def test_impossible_options_are_refused_by_name(
 
 
 def test_an_incomplete_command_says_what_is_missing(refused_option: Refusal) -> None:
-    verbs = "{train, evaluate, collect, experts, inspect, convert, theory, demo}"
+    verbs = "{train, evaluate, collect, experts, inspect, convert, theory, reproduce, demo}"
     assert verbs in refused_option()
     assert f"{{{', '.join(ALGORITHMS)}}}" in refused_option("train")
     recipes = "{final-buffer, concurrent, imitation, imperfect, random}"

@@ -69,11 +69,11 @@ def test_dry_run_lists_the_jobs_and_runs_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "dry"
-    main(["reproduce", "random", "--preset", "smoke", "--dry-run", "--out", str(out)])
+    main(["reproduce", "extrapolation", "--preset", "smoke", "--dry-run", "--out", str(out)])
     printed = capsys.readouterr().out
-    for name in ("batch-random-Pendulum-v1-seed0", "bcq-vae_l20.001-random", "ddpg-random"):
+    for name in ("behaviour-Hopper-v5-noise0.5", "batch-imitation-Hopper-v5", "ddpg-concurrent"):
         assert name in printed
-    assert "3 jobs in Pendulum-v1: about" in printed
+    assert "8 jobs in Hopper-v5: about" in printed
     assert "GB in" in printed
     assert not out.exists()
 
