@@ -282,7 +282,20 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("verbs", "words"),
     [
-        ((), ["train", "evaluate", "collect", "experts", "inspect", "convert", "theory", "demo"]),
+        (
+            (),
+            [
+                "train",
+                "evaluate",
+                "collect",
+                "experts",
+                "inspect",
+                "convert",
+                "theory",
+                "reproduce",
+                "demo",
+            ],
+        ),
         (("train",), list(ALGORITHMS)),
         (("collect",), ["final-buffer", "concurrent", "imitation", "imperfect", "random"]),
         (("collect", "concurrent"), ["--env", "--out", "--transitions", "--noise", "--seed"]),
@@ -294,6 +307,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         (("convert",), ["--columns", "--action-low", "--action-high", "--action-margin", "--env"]),
         (("demo",), ["hopper", "pendulum"]),
         (("theory",), ["--out", "--seed"]),
+        (("reproduce",), ["--preset", "--env", "--out", "--dry-run", "--check"]),
         (("demo", "pendulum"), ["--out", "--steps", "--seed"]),
         (("evaluate",), ["--env", "--episodes", "--seed", "--json"]),
         (("train", "bcq"), ["--data", "--out", "--resume", "--action-low", "--columns"]),

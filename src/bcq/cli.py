@@ -417,7 +417,7 @@ class HopperDemo:
 
     out: Path = Path("runs/demo-hopper")
     """where batch, runs and picture go; an interrupted demo continues there"""
-    steps: int = 12_000
+    steps: int = 11_000
     """updates to train each for"""
     seed: int = 0
     """seed of the batch and of training"""
