@@ -150,6 +150,38 @@ def test_in_the_concurrent_task_one_trial_above_its_agent_is_enough() -> None:
     assert verdict(claims.ddpg_falls_below, runs) == HOLDS  # the mean is still below
 
 
+def test_experts_are_no_trials_of_the_concurrent_task() -> None:
+    experts = [
+        record("concurrent", "behaviour", 1, seed=seed, batch=None, estimates=[(2_500, 1e6)])
+        for seed in (7, 8)
+    ]
+    runs = [*experts, *as_in_the_paper()]
+    for judge in (claims.ddpg_falls_below, claims.ddpg_falls_below_every_time):
+        assert verdict(judge, runs) == HOLDS
+    assert verdict(claims.ddpg_values_diverge, runs) == HOLDS
+
+
+def test_agents_are_compared_with_the_trial_of_their_own_seed() -> None:
+    runs = [
+        replace(run, evaluations=[(1, [50.0 if run.algorithm == "ddpg" else 60.0])])
+        if (run.task, run.seed) == ("concurrent", 1) and run.algorithm in ("ddpg", "behaviour")
+        else run
+        for run in as_in_the_paper()
+    ]
+    assert verdict(claims.ddpg_falls_below_every_time, runs) == HOLDS
+    assert verdict(claims.ddpg_falls_below_every_time, runs[::-1]) == HOLDS
+
+
+def test_trials_that_end_at_different_steps_can_be_judged() -> None:
+    runs = [
+        replace(run, evaluations=run.evaluations[:3])
+        if (run.task, run.seed) == ("concurrent", 1)
+        else run
+        for run in as_in_the_paper()
+    ]
+    assert verdict(claims.bcq_is_quick, runs) == HOLDS
+
+
 def test_values_that_do_not_overshoot_do_not_diverge() -> None:
     runs = as_in_the_paper()
     for task in ("final-buffer", "concurrent", "imitation"):

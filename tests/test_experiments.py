@@ -2,13 +2,13 @@
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from bcq.algorithms import BCQConfig, EnsembleConfig, name_of
 from bcq.errors import InputError
-from bcq.experiments import jobs, jobs_of
+from bcq.experiments import EXPERIMENTS, jobs, jobs_of
 from bcq.experiments.jobs import (
     Batch,
     Behaviour,
@@ -21,7 +21,14 @@ from bcq.experiments.jobs import (
     from_json,
     with_needs,
 )
-from bcq.experiments.presets import PERTURBATIONS, PRESETS, Length, Preset
+from bcq.experiments.presets import (
+    PERTURBATIONS,
+    PRESETS,
+    ExperimentName,
+    Length,
+    Preset,
+    PresetName,
+)
 
 PAPER = PRESETS["paper"]
 
@@ -30,13 +37,18 @@ def everything(preset: Preset) -> list[Job]:
     return with_needs(jobs_of(preset, (), ()))
 
 
-def trainings(preset: Preset, *names: str) -> list[Training]:
+def trainings(preset: Preset, *names: ExperimentName) -> list[Training]:
     found = with_needs(jobs_of(preset, names, ()))
     return [job for job in found if isinstance(job, Training)]
 
 
+def test_every_name_that_the_command_offers_exists() -> None:
+    assert set(EXPERIMENTS) == set(get_args(ExperimentName))
+    assert set(PRESETS) == set(get_args(PresetName))
+
+
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_job_survives_the_trip_through_its_file(name: str) -> None:
+def test_a_job_survives_the_trip_through_its_file(name: PresetName) -> None:
     for job in everything(PRESETS[name]):
         again = from_json(json.loads(json.dumps(job.as_json())))
         assert again == job
@@ -44,7 +56,7 @@ def test_a_job_survives_the_trip_through_its_file(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_needs_come_first_and_nothing_comes_twice(name: str) -> None:
+def test_needs_come_first_and_nothing_comes_twice(name: PresetName) -> None:
     found = everything(PRESETS[name])
     names = [directory_name(job) for job in found]
     assert len(set(names)) == len(names)
@@ -112,7 +124,7 @@ def test_experts_and_concurrent_behaviours_are_the_same_agents() -> None:
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_trial_i_learns_from_behaviour_or_expert_i(name: str) -> None:
+def test_trial_i_learns_from_behaviour_or_expert_i(name: PresetName) -> None:
     for job in trainings(PRESETS[name]):
         assert job.batch.trial == job.schedule.seed
         source = job.batch.source
@@ -120,7 +132,7 @@ def test_trial_i_learns_from_behaviour_or_expert_i(name: str) -> None:
 
 
 def test_each_experiment_has_the_algorithms_of_its_figure() -> None:
-    def algorithms(name: str) -> set[str]:
+    def algorithms(name: ExperimentName) -> set[str]:
         return {name_of(job.config) for job in trainings(PAPER, name)}
 
     assert algorithms("extrapolation") == {"ddpg"}
@@ -161,7 +173,7 @@ def test_parts_can_be_chosen() -> None:
     ],
 )
 def test_what_a_preset_does_not_have_is_refused(
-    names: tuple[str, ...], environments: tuple[str, ...], message: str
+    names: tuple[ExperimentName, ...], environments: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
         jobs_of(PRESETS["converged"], names, environments)

@@ -161,6 +161,16 @@ def test_progress_is_read_from_the_jobs_folder(tmp_path: Path) -> None:
     assert steps_done(A, tmp_path) == 200
 
 
+def test_a_batch_that_has_just_been_tidied_up_is_no_error(tmp_path: Path) -> None:
+    batch = Batch("random", "Pendulum-v1", 50, 0)
+    assert steps_done(batch, tmp_path) == 0
+    partial = tmp_path / directory_name(batch) / "batch.hdf5.partial"
+    partial.mkdir(parents=True)
+    assert steps_done(batch, tmp_path) == 0
+    (partial / "progress.json").write_text('{"rows": 30}')
+    assert steps_done(batch, tmp_path) == 30
+
+
 def test_a_real_worker_does_its_job_and_a_failing_one_says_why(tmp_path: Path) -> None:
     good = Batch("random", "Pendulum-v1", 50, 0)
     bad = Batch("random", "Nowhere-v0", 50, 0)

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Generic, Literal, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional
 from tyro.extras import SubcommandApp
@@ -24,6 +24,7 @@ from bcq.dataset import Finding
 from bcq.doctor import as_json, as_text, examine, repair
 from bcq.environments import require_registered
 from bcq.errors import BCQError, InputError
+from bcq.experiments.presets import ExperimentName, PresetName
 from bcq.experts import bundled, describe, find, read_expert, train_experts
 from bcq.formats import Hints, as_dataset, bounds_for, convert, read, require_new, save
 from bcq.formats.mapping import parse_columns
@@ -34,10 +35,6 @@ from bcq.training import Schedule
 from bcq.values import measure_run
 
 Config = TypeVar("Config", bound=AlgorithmConfig)
-PresetName = Literal["smoke", "quick", "converged", "paper"]
-ExperimentName = Literal[
-    "theory", "extrapolation", "results", "values", "perturbation", "uncertainty", "random"
-]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from bcq.collection import Recipe, collect_to, imperfect, random_batch
 from bcq.dataset import Dataset
 from bcq.errors import BCQError
 from bcq.experts import find
-from bcq.files import make_directory
+from bcq.files import last_line, make_directory
 from bcq.formats import load
 from bcq.learning import AlgorithmConfig
 from bcq.plots import learning_curves
@@ -107,14 +107,14 @@ def trained_beside(
             )
     try:
         yield
-        for name, process in tqdm(started.items(), "baselines", unit="run"):
+        for name, process in tqdm(started.items(), "baselines", unit="run", disable=not started):
             if process.wait() != 0:
                 log = directory / f"{name}.txt"
-                said = log.read_text(encoding="utf-8").strip().splitlines()
-                raise BCQError(f"training {name} failed; {log} ends with: {said[-1:]}")
+                raise BCQError(f"training {name} failed; {log} ends with: {last_line(log)}")
     finally:
         for process in started.values():
             process.terminate()
+            process.wait()
 
 
 def print_table(dataset: Dataset, runs: Sequence[Run]) -> None:

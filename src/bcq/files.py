@@ -31,6 +31,13 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def last_line(path: Path) -> str:
+    """The last thing that a process wrote to its log, or that it wrote nothing."""
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    lines = [line for line in text.replace("\r", "\n").split("\n") if line.strip()]
+    return lines[-1] if lines else "it ended without a word"
+
+
 def make_directory(path: Path) -> None:
     """Creates the folder and its parents where they do not exist."""
     try:

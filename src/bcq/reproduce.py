@@ -8,37 +8,31 @@ from bcq.errors import BCQError, InputError
 from bcq.experiments import claims, environment_of, figures, jobs_of
 from bcq.experiments.estimate import estimate
 from bcq.experiments.jobs import Job, fingerprint, with_needs
-from bcq.experiments.presets import PRESETS
+from bcq.experiments.presets import PRESETS, ExperimentName, PresetName
 from bcq.experiments.records import Record, gather, read_records, theory_of, write_records
-from bcq.experiments.runner import Engine, LocalProcesses, run_jobs, words
+from bcq.experiments.runner import LocalProcesses, run_jobs, words
 from bcq.experiments.table import table
 from bcq.experiments.worker import stay_on
 from bcq.files import write_text
 from bcq.runs import Row, read_json
 
 
-class UnfinishedError(BCQError):
-    """Some of the jobs failed."""
-
-
 def reproduce(
-    preset: str,
-    names: tuple[str, ...],
+    preset: PresetName,
+    names: tuple[ExperimentName, ...],
     environments: tuple[str, ...],
     out: Path,
-    *,
-    engine: Engine | None = None,
 ) -> None:
     """Runs what is not done yet, then writes records, figures, table and claims into `out`."""
     jobs = with_needs(jobs_of(PRESETS[preset], names, environments))
     print(f"{preset}: {PRESETS[preset].says}\n{len(jobs)} jobs, in {out / 'jobs'}")
-    outcome = run_jobs(jobs, out / "jobs", engine or LocalProcesses(), screen=sys.stdout)
+    outcome = run_jobs(jobs, out / "jobs", LocalProcesses(), screen=sys.stdout)
     everything = with_needs(jobs_of(PRESETS[preset], (), ()))
     write_results(everything, out)
     show(out)
     if outcome.failed:
         lines = [f"  {out / 'jobs' / name}: {line}" for name, line in outcome.failed.items()]
-        raise UnfinishedError(
+        raise BCQError(
             f"{len(outcome.failed)} jobs failed, {len(outcome.skipped)} that need them were "
             "skipped; the same command tries them again\n" + "\n".join(lines)
         )
@@ -79,7 +73,12 @@ def show(out: Path) -> None:
     print(f"{len(records)} runs in {out / 'runs.jsonl'}; {len(pictures)} figures beside it")
 
 
-def dry_run(preset: str, names: tuple[str, ...], environments: tuple[str, ...], out: Path) -> None:
+def dry_run(
+    preset: PresetName,
+    names: tuple[ExperimentName, ...],
+    environments: tuple[str, ...],
+    out: Path,
+) -> None:
     """Lists the jobs, with what they will cost on this machine."""
     jobs = with_needs(jobs_of(PRESETS[preset], names, environments))
     workers = LocalProcesses().cores

@@ -1,5 +1,7 @@
 """The paper's experiments as data: which runs, which figures, which claims."""
 
+from types import ModuleType
+
 from bcq.errors import InputError
 from bcq.experiments import (
     extrapolation,
@@ -10,10 +12,10 @@ from bcq.experiments import (
     uncertainty,
     values,
 )
-from bcq.experiments.jobs import Batch, Behaviour, Job, Theory, Training
-from bcq.experiments.presets import Preset
+from bcq.experiments.jobs import Job, Training
+from bcq.experiments.presets import ExperimentName, Preset
 
-EXPERIMENTS = {
+EXPERIMENTS: dict[ExperimentName, ModuleType] = {
     "theory": theory,
     "extrapolation": extrapolation,
     "results": results,
@@ -24,7 +26,9 @@ EXPERIMENTS = {
 }
 
 
-def jobs_of(preset: Preset, names: tuple[str, ...], environments: tuple[str, ...]) -> list[Job]:
+def jobs_of(
+    preset: Preset, names: tuple[ExperimentName, ...], environments: tuple[str, ...]
+) -> list[Job]:
     """The jobs of some experiments, all unless named, in some environments, all unless named."""
     for name in names:
         if name not in preset.experiments:
@@ -39,14 +43,5 @@ def jobs_of(preset: Preset, names: tuple[str, ...], environments: tuple[str, ...
 
 
 def environment_of(job: Job) -> str | None:
-    """Where it acts or is measured."""
-    match job:
-        case Training():
-            return job.batch.env
-        case Batch():
-            return job.env
-        case Behaviour():
-            return job.schedule.env
-        case _:
-            assert isinstance(job, Theory) or job.needs
-            return None
+    """Where a run is measured; what it needs goes along with it."""
+    return job.batch.env if isinstance(job, Training) else None

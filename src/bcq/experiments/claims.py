@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bcq.experiments.records import Record
+from bcq.experiments.records import Record, aligned, returns
 from bcq.runs import Row
 from bcq.tabular.theorems import STATEMENTS
 
@@ -65,7 +65,18 @@ class Evidence:
         """What made each trial's batch earns without noise: the agent at its end, or the expert."""
         if task == "imitation":
             return [one.batch["expert_return"] for one in self.trials(task, "ddpg") if one.batch]
-        return [one.final for one in self.trials(task, "behaviour")]
+        return [agent.final for agent, _ in self.with_agents(task)]
+
+    def with_agents(self, task: str) -> list[tuple[Record, Record]]:
+        """Each trial's behavioural agent, and offline DDPG on what it saw.
+
+        Experts are agents of the same kind, so there may be more agents than trials.
+        """
+        agents = {one.seed: one for one in self.trials(task, "behaviour")}
+        offline = [one for one in self.trials(task, "ddpg") if one.seed in agents]
+        if len(offline) < TRIALS:
+            raise NotEnoughError(f"{TRIALS} trials of {task} with agent and offline ddpg")
+        return [(agents[one.seed], one) for one in sorted(offline, key=lambda one: one.seed)]
 
 
 Judgement = tuple[bool, str]  # whether it holds, and the figures
@@ -121,10 +132,9 @@ def ddpg_falls_below(evidence: Evidence) -> Judgement:
 
 def ddpg_falls_below_every_time(evidence: Evidence) -> Judgement:
     """Figure 1b, trial by trial."""
-    offline = {one.seed: one.final for one in evidence.trials("concurrent", "ddpg")}
-    agents = {one.seed: one.final for one in evidence.trials("concurrent", "behaviour")}
-    figures = [f"{offline[seed]:.0f} against {agents[seed]:.0f}" for seed in sorted(offline)]
-    return all(offline[seed] < agents[seed] for seed in offline), "; ".join(figures)
+    trials = evidence.with_agents("concurrent")
+    figures = [f"{offline.final:.0f} against {agent.final:.0f}" for agent, offline in trials]
+    return all(offline.final < agent.final for agent, offline in trials), "; ".join(figures)
 
 
 def ddpg_values_diverge(evidence: Evidence) -> Judgement:
@@ -133,8 +143,8 @@ def ddpg_values_diverge(evidence: Evidence) -> Judgement:
     for task in ("final-buffer", "concurrent", "imitation"):
         ratios[task] = min(overshoot(one) for one in evidence.trials(task, "ddpg"))
     for task in ("final-buffer", "concurrent"):
-        runs = zip(evidence.trials(task, "behaviour"), evidence.trials(task, "ddpg"), strict=True)
-        beyond[task] = max(largest_estimate(one) / ceiling(offline) for one, offline in runs)
+        trials = evidence.with_agents(task)
+        beyond[task] = max(largest_estimate(one) / ceiling(offline) for one, offline in trials)
     holds = max(ratios.values()) > OVERSHOOT and max(beyond.values()) <= 1
     return holds, (
         f"offline estimate over truth, the lowest trial: {pairs(ratios)}; the behavioural agent's "
@@ -200,12 +210,11 @@ def bcq_is_quick(evidence: Evidence) -> Judgement:
     for task in TASKS:
         trials = evidence.trials(task, "bcq")
         line = evidence.batch(task)
-        means = np.mean([[np.mean(r) for _, r in one.evaluations] for one in trials], axis=0)
-        steps = [step for step, _ in trials[0].evaluations]
-        reached = [step for step, mean in zip(steps, means, strict=True) if mean >= line]
-        if not reached and steps[-1] < EARLY:
-            raise NotEnoughError(f"{EARLY:,} updates of bcq on {task}; there are {steps[-1]:,}")
-        first[task] = reached[0] if reached else np.inf
+        steps, means = aligned(map(returns, trials))
+        reached = steps[means.mean(axis=0) >= line]
+        if len(reached) == 0 and steps[-1] < EARLY:
+            raise NotEnoughError(f"{EARLY:,} updates of bcq on {task}; there are {steps[-1]:,.0f}")
+        first[task] = reached[0] if len(reached) else np.inf
     holds = all(step <= EARLY for step in first.values())
     return holds, f"first evaluation at or above the batch's average, in updates: {pairs(first)}"
 
@@ -296,7 +305,7 @@ def bcq_is_stabler_on_random_data(evidence: Evidence) -> Judgement:
         label: float(
             np.mean(
                 [
-                    np.std([np.mean(r) for _, r in one.evaluations[len(one.evaluations) // 2 :]])
+                    np.std([mean for _, mean in returns(one)[len(one.evaluations) // 2 :]])
                     for one in evidence.trials("random", label, env="Pendulum-v1")
                 ]
             )

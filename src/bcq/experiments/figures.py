@@ -10,16 +10,14 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
-from numpy.typing import NDArray
 
 from bcq.algorithms import name_of
 from bcq.experiments import extrapolation, random_behaviour, results, values
 from bcq.experiments.presets import RECIPES
-from bcq.experiments.records import Record
+from bcq.experiments.records import Numbers, Record, aligned, returns
 from bcq.files import make_directory, replacing
 from bcq.plots import BATCH_COLOUR, COLOURS
 
-Numbers = NDArray[np.float64]
 Groups = Mapping[str, Sequence[Record]]  # the trials of each line
 Styles = Mapping[str, str]  # the colour of each line
 
@@ -214,21 +212,12 @@ def finished(
     return figure
 
 
-def curves(trials: Sequence[Record]) -> tuple[Numbers, Numbers]:
-    """Mean returns of each trial's evaluations, at the steps of the first trial."""
-    series = [
-        np.array([(step, np.mean(returns)) for step, returns in one.evaluations]) for one in trials
-    ]
-    steps = series[0][:, 0]
-    return steps, np.array([np.interp(steps, each[:, 0], each[:, 1]) for each in series])
-
-
 def shaded_returns(axes: Axes, groups: Groups, styles: Styles) -> None:
     """Mean over trials, half a standard deviation shaded."""
     for label, trials in groups.items():
         if trials:
-            steps, returns = curves(trials)
-            mean, half = returns.mean(axis=0), returns.std(axis=0) / 2
+            steps, means = aligned(map(returns, trials))
+            mean, half = means.mean(axis=0), means.std(axis=0) / 2
             axes.fill_between(steps, mean - half, mean + half, color=styles[label], alpha=0.2, lw=0)
             axes.plot(steps, mean, color=styles[label], lw=1.4, label=NAMES.get(label, label))
     axes.set_ylabel("return", fontsize=8)
@@ -238,8 +227,8 @@ def thin_returns(axes: Axes, groups: Groups, styles: Styles) -> None:
     """A thin line a trial, the mean bold."""
     for label, trials in groups.items():
         if trials:
-            steps, returns = curves(trials)
-            thin_and_bold(axes, steps, returns, styles[label], NAMES.get(label, label))
+            steps, means = aligned(map(returns, trials))
+            thin_and_bold(axes, steps, means, styles[label], NAMES.get(label, label))
     axes.set_ylabel("return", fontsize=8)
 
 
@@ -254,16 +243,14 @@ def value_lines(axes: Axes, groups: Groups, styles: Styles, *, truth_of: Sequenc
     largest, truest = 0.0, 1.0
     for label, trials in groups.items():
         series = [estimates(one) for one in trials]
-        if not series or not all(len(each) for each in series):
+        if not series or not all(series):
             continue
-        steps = series[0][:, 0]
-        values = np.array([np.interp(steps, each[:, 0], each[:, 1]) for each in series])
+        steps, values = aligned(series)
         name = NAMES.get(label, label)
         thin_and_bold(axes, steps, values, styles[label], name)
         largest = max(largest, float(np.abs(values).max()))
         if label in truth_of:
-            truths = np.array([[row["truth"] for row in one.truths] for one in trials])
-            at = [row["step"] for row in trials[0].truths]
+            at, truths = aligned([(r["step"], r["truth"]) for r in one.truths] for one in trials)
             mean = truths.mean(axis=0)
             axes.plot(at, mean, ":", marker=".", color=styles[label], label=f"{name}, true value")
             truest = max(truest, float(np.abs(mean).max()))
@@ -272,10 +259,10 @@ def value_lines(axes: Axes, groups: Groups, styles: Styles, *, truth_of: Sequenc
     axes.set_ylabel("value", fontsize=8)
 
 
-def estimates(one: Record) -> Numbers:
+def estimates(one: Record) -> list[tuple[int, float]]:
     """The paper's, every 2,500 updates, and those at the measured pairs."""
     rows = {**dict(one.estimates), **{row["step"]: row["estimate"] for row in one.truths}}
-    return np.array(sorted(rows.items()), float).reshape(-1, 2)
+    return sorted(rows.items())
 
 
 def batch_line(axes: Axes, groups: Groups) -> None:

@@ -8,6 +8,7 @@ import hashlib
 import json
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from bcq.algorithms import ALGORITHMS, DDPGConfig, name_of
 from bcq.behaviour import BehaviourSchedule, behaviour_dataset, train_behaviour
 from bcq.collection import Recipe, collect_to, imitation, imperfect, random_batch
 from bcq.dataset import Dataset
+from bcq.errors import InputError
 from bcq.experts import Expert, find, keep_best, read_expert
 from bcq.files import make_directory, write_text
 from bcq.formats import load, save
@@ -340,8 +342,9 @@ def steps_done(job: Job, folder: Path) -> int:
     """How far it is, as far as its folder tells."""
     directory = folder / directory_name(job)
     if isinstance(job, Batch):
-        notes = directory / "batch.hdf5.partial" / "progress.json"
-        return int(read_json(notes)["rows"]) if notes.exists() else 0
+        with suppress(InputError):  # not begun, or just ended and tidied up
+            return int(read_json(directory / "batch.hdf5.partial" / "progress.json")["rows"])
+        return 0
     return last_step(directory / "metrics.jsonl")
 
 

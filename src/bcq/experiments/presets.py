@@ -1,7 +1,8 @@
-"""How long and how often: the paper's own scale, and two that fit a working day."""
+"""How long and how often: the paper's own scale, and three that fit a working day."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from bcq.behaviour import BehaviourSchedule
 from bcq.experiments.jobs import Batch, Behaviour, Experts, Training
@@ -10,15 +11,10 @@ from bcq.training import Schedule
 
 MUJOCO = ("Hopper-v5", "HalfCheetah-v5", "Walker2d-v5")
 TOYS = ("Pendulum-v1", "Reacher-v5")  # of supplement D.3
-EXPERIMENTS = (
-    "theory",
-    "extrapolation",
-    "results",
-    "values",
-    "perturbation",
-    "uncertainty",
-    "random",
-)
+ExperimentName = Literal[
+    "theory", "extrapolation", "results", "values", "perturbation", "uncertainty", "random"
+]
+PresetName = Literal["smoke", "quick", "converged", "paper"]
 RECIPES = ("final-buffer", "concurrent", "imitation", "imperfect")
 PERTURBATIONS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0)  # Phi, in half-widths of the action range
 
@@ -47,7 +43,7 @@ class Preset:
     agents: int = 0  # that the experts are chosen from; 0: the bundled experts
     perturbations: tuple[float, ...] = PERTURBATIONS
     members: tuple[int, ...] = (4, 10)
-    experiments: tuple[str, ...] = EXPERIMENTS
+    experiments: tuple[ExperimentName, ...] = get_args(ExperimentName)
 
     def batch(self, recipe: str, env: str, trial: int) -> Batch:
         """Trial i learns from behaviour or expert i."""
@@ -95,7 +91,7 @@ def alike(length: Length) -> dict[str, Length]:
     return dict.fromkeys((*RECIPES, *TOYS), length)
 
 
-PRESETS = {
+PRESETS: dict[PresetName, Preset] = {
     "smoke": Preset(
         says="a few minutes: every part once, far too short to learn anything",
         trials=1,
@@ -144,6 +140,7 @@ PRESETS = {
         transitions={"imperfect": 100_000},
         lengths={"imperfect": Length(60_000, 2_000, 10_000)},
         environments=("Hopper-v5",),
+        toys=(),
         experiments=("values",),
     ),
     "paper": Preset(

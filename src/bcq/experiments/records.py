@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bcq.errors import InputError
 from bcq.experiments.jobs import Behaviour, Job, Theory, Training, directory_name, is_finished
@@ -14,6 +15,7 @@ from bcq.files import write_text
 from bcq.runs import Row, Run, as_lines, read_json, returns_by_step
 from bcq.values import values_by_step
 
+Numbers = NDArray[np.float64]
 LAST = 3  # evaluations that count as final
 FORMAT = 1
 
@@ -49,12 +51,28 @@ class Record:
     @property
     def final(self) -> float:
         """The mean return of the last three evaluations."""
-        return float(np.mean([returns for _, returns in self.evaluations[-LAST:]]))
+        return float(np.mean([mean for _, mean in returns(self)[-LAST:]]))
 
     @property
     def best(self) -> float:
         """The mean return of the best evaluation: chosen in hindsight, hence too good."""
-        return max(float(np.mean(returns)) for _, returns in self.evaluations)
+        return max(mean for _, mean in returns(self))
+
+
+def aligned(series: Iterable[Sequence[tuple[int, float]]]) -> tuple[Numbers, Numbers]:
+    """Series of (step, value), one a trial, at the steps of the first: steps, and a row a trial.
+
+    A concurrent run ends with its own batch's last episode, an agent is evaluated where its own
+    episodes end: the steps of two trials need not be the same.
+    """
+    curves = [np.array(each, float).reshape(-1, 2) for each in series]
+    steps = curves[0][:, 0]
+    return steps, np.array([np.interp(steps, *curve.T) for curve in curves])
+
+
+def returns(one: Record) -> list[tuple[int, float]]:
+    """Step and mean return of each evaluation."""
+    return [(step, float(np.mean(episodes))) for step, episodes in one.evaluations]
 
 
 def gather(jobs: Sequence[Job], folder: Path) -> list[Record]:
@@ -98,8 +116,8 @@ def record(
         schedule=run.config["schedule"],
         batch=batch,
         evaluations=[
-            (step, [rounded(value) for value in returns])
-            for step, returns in returns_by_step(run).items()
+            (step, [rounded(value) for value in episodes])
+            for step, episodes in returns_by_step(run).items()
         ],
         estimates=[
             (row["step"], rounded(row["value_estimate"]))
@@ -135,7 +153,7 @@ def read_records(path: Path) -> list[Record]:
             Record(
                 **{
                     **row,
-                    "evaluations": [(step, returns) for step, returns in row["evaluations"]],
+                    "evaluations": [(step, episodes) for step, episodes in row["evaluations"]],
                     "estimates": [(step, value) for step, value in row["estimates"]],
                 }
             )

@@ -19,7 +19,7 @@ from bcq.experiments.jobs import (
     steps_done,
     with_needs,
 )
-from bcq.files import make_directory, write_text
+from bcq.files import last_line, make_directory, write_text
 from bcq.runs import locked
 
 POLL = 0.5  # seconds between two looks at what runs
@@ -202,13 +202,6 @@ def end(one: Running, outcome: Outcome, folder: Path, board: "Board") -> None:
     else:
         outcome.failed[name] = last_line(folder / name / "output.txt")
         board.say(f"FAILED  {one.job.name}: {outcome.failed[name]}")
-
-
-def last_line(path: Path) -> str:
-    """The last thing a worker said, or that it said nothing."""
-    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-    lines = [line for line in text.replace("\r", "\n").split("\n") if line.strip()]
-    return lines[-1] if lines else "it ended without a word"
 
 
 class Board:
