@@ -1,7 +1,6 @@
 """NumPy's npz: plain arrays come in exactly, everything else stays out."""
 
 import io
-import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 import bcq
-from bcq.errors import InputError
+from refusals import refusal
 
 ROWS = 40
 
@@ -32,17 +31,6 @@ def arrays(**changes: Any) -> dict[str, Any]:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "log.npz"
-
-
-def refusal(path: Path, **options: Any) -> str:
-    begun = time.perf_counter()
-    with pytest.raises(InputError) as caught:
-        bcq.load(path, **options)
-    assert time.perf_counter() - begun < 2
-    message = str(caught.value)
-    assert message.startswith(f"{path}: ")
-    assert "\n" not in message
-    return message
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from bcq.dataset import ActionBounds, Columns, Dataset, Provenance
 from bcq.errors import InputError
 from bcq.formats import Hints, convert, read, tables
 from bcq.formats.mapping import parse_columns
+from refusals import refusal
 
 LENGTHS = (5, 1, 8, 1, 12, 3)  # rows of each episode
 TERMINAL = (0, 1, 4)  # of themselves; the others were cut, and the last is unfinished
@@ -72,18 +72,6 @@ def write(path: Path, log: Table, **options: Any) -> Path:
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     name: str = request.param
     return tmp_path / name
-
-
-def refusal(path: Path, **options: Any) -> str:
-    begun = time.perf_counter()
-    with pytest.raises(InputError) as caught:
-        bcq.load(path, **options)
-    assert time.perf_counter() - begun < 2
-    message = str(caught.value)
-    assert message.startswith(f"{path}: ")
-    assert message.count(str(path)) == 1
-    assert "\n" not in message
-    return message
 
 
 def assert_same(one: Dataset, other: Dataset) -> None:
