@@ -2,8 +2,9 @@
 PYTHON ?= python3
 BIN = .venv/bin
 READY = .venv/ready
+PEERS = .venv-bench
 
-.PHONY: run test check mutants format clean
+.PHONY: run test check mutants bench format clean
 
 run: $(READY)
 	$(BIN)/bcq demo hopper
@@ -20,12 +21,22 @@ check: $(READY)
 mutants: $(READY)
 	$(BIN)/python tests/mutants.py
 
+# Against other software, in an environment of its own; on idle cores, about 40 minutes.
+bench: $(READY) $(PEERS)/ready
+	$(BIN)/python benchmarks/agreement.py write $(PEERS)/agreement.npz
+	$(PEERS)/bin/python benchmarks/agreement.py check $(PEERS)/agreement.npz
+	$(BIN)/python benchmarks/compare.py --peers $(PEERS)/bin/python
+	$(BIN)/python benchmarks/where.py
+	$(BIN)/python benchmarks/growth.py
+	$(BIN)/python benchmarks/waiting.py --peers $(PEERS)/bin/python
+	$(BIN)/python benchmarks/report.py
+
 format: $(READY)
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
 clean:
-	rm -rf .venv
+	rm -rf .venv $(PEERS)
 
 # Made anew whenever what to install changes, and never otherwise.
 $(READY): pyproject.toml constraints.txt
@@ -34,4 +45,9 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		--constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+$(PEERS)/ready: benchmarks/requirements.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@

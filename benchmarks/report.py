@@ -1,0 +1,277 @@
+"""benchmarks/results.json as the tables and the chart of docs/performance.md.
+
+python benchmarks/report.py
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from results import load, spread
+from updates import MULTIPLY_ADDS
+
+from bcq.files import write_text
+from bcq.plots import COLOURS
+
+DOCS = Path(__file__).parent.parent / "docs"
+NAMES = {
+    "bcq": "**this project**",
+    "textbook": "textbook PyTorch",
+    "textbook compiled": "textbook under torch.compile",
+    "d3rlpy": "d3rlpy, n = 10",
+    "d3rlpy n=100": "d3rlpy, n = 100, its default",
+    "d3rlpy defaults": "d3rlpy, every default",
+    "tianshou": "tianshou",
+}
+OTHERS = {"ddpg": "d3rlpy ddpg", "bc": "d3rlpy bc"}  # ours and the peer's
+Speeds = dict[str, list[float]]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """In Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def ratios(speeds: Speeds, ours: str, theirs: str) -> list[float]:
+    """Within rounds."""
+    return [a / b for a, b in zip(speeds[ours], speeds[theirs], strict=True)]
+
+
+def shares(speeds: Speeds, yardstick: str) -> list[float]:
+    """Of the matrix-multiply limit, at Hopper's sizes."""
+    return [ratio * MULTIPLY_ADDS["bcq"] for ratio in ratios(speeds, "bcq", yardstick)]
+
+
+def updates(cases: list[dict[str, Any]]) -> str:
+    """A table for each environment: speeds and ratios."""
+    parts = []
+    for env in dict.fromkeys(case["env"] for case in cases):
+        by_cores = {case["cores"]: case["speeds"] for case in cases if case["env"] == env}
+        head = [env, *(f"{cores} core{'s' * (cores != '1')}" for cores in by_cores)]
+        rows = [
+            [
+                words,
+                *(
+                    f"{np.median(speeds[name]):.3g}/s"
+                    + (f"; {spread(ratios(speeds, 'bcq', name))}" if name != "bcq" else "")
+                    for speeds in by_cores.values()
+                ),
+            ]
+            for name, words in NAMES.items()
+        ]
+        for ours, theirs in OTHERS.items():
+            rows.append(
+                [
+                    f"**this project**, {ours.upper()}",
+                    *(f"{np.median(speeds[ours]):.3g}/s" for speeds in by_cores.values()),
+                ]
+            )
+            rows.append(
+                [
+                    f"d3rlpy, {ours.upper()}",
+                    *(
+                        f"{np.median(speeds[theirs]):.3g}/s; {spread(ratios(speeds, ours, theirs))}"
+                        for speeds in by_cores.values()
+                    ),
+                ]
+            )
+        parts.append(table(head, rows))
+    return "\n\n".join(parts)
+
+
+def limit(cases: list[dict[str, Any]]) -> str:
+    """BCQ's share of what matrix products allow."""
+    rows = [
+        [
+            case["cores"],
+            f"{np.median(case['speeds']['products']) / 1e9:.1f} G",
+            f"{np.median(case['speeds']['torch products']) / 1e9:.1f} G",
+            spread(shares(case["speeds"], "products"), "{:.0%}"),
+            spread(shares(case["speeds"], "torch products"), "{:.0%}"),
+        ]
+        for case in cases
+        if case["env"] == "Hopper-v5"
+    ]
+    head = ["cores", "XLA, multiply-adds/s", "PyTorch", "share of XLA's", "share of PyTorch's"]
+    return table(head, rows)
+
+
+def where(profiles: dict[str, Any]) -> str:
+    """Milliseconds by kind of operation."""
+    kinds = list(dict.fromkeys(k for p in profiles.values() for k in p["milliseconds"]))
+    kinds.sort(key=lambda kind: -profiles["1"]["milliseconds"].get(kind, 0.0))
+    head = ["milliseconds of an update", *(f"{cores} thread(s)" for cores in profiles)]
+    rows = [
+        [kind, *(f"{p['milliseconds'].get(kind, 0.0):.2f}" for p in profiles.values())]
+        for kind in kinds
+    ]
+    rows.append(["**sum**", *(f"{sum(p['milliseconds'].values()):.2f}" for p in profiles.values())])
+    return table(head, rows)
+
+
+def growth(measured: dict[str, Any]) -> str:
+    """Tables of what changes with size."""
+    rows = [
+        [
+            f"{case['rows']:,}",
+            f"{case['updates_per_second']:.3g}",
+            f"{case['peak_gigabytes']:.2f} GB",
+            f"{case['seconds_in_all']:.0f} s",
+        ]
+        for case in measured["rows"]
+    ]
+    head = ["rows", "updates/s", "peak memory", "`bcq train`, 500 updates, in all"]
+    parts = [table(head, rows)]
+    for name in ("n", "minibatch", "seeds at once"):
+        cells = [f"{np.median(speeds):.3g}" for speeds in measured[name].values()]
+        parts.append(table([name, *measured[name]], [["updates/s of each", *cells]]))
+    return "\n\n".join(parts)
+
+
+def waiting(measured: dict[str, Any]) -> str:
+    """Seconds, and per step where steps differ."""
+    plain = {
+        "import_bcq": "`import bcq`",
+        "help_bcq": "`bcq --help`",
+        "import_torch": "`import torch`",
+        "import_d3rlpy": "`import d3rlpy`",
+        "warm_up_bcq": "from nothing to 20 updates done, this project",
+        "warm_up_textbook": "the same, textbook",
+        "warm_up_textbook_compiled": "the same, textbook under torch.compile",
+        "load_ours": "load 1M transitions, this project, HDF5",
+        "load_ours_from_minari": "load 1M transitions, this project, from a Minari data set",
+        "load_minari": "load 1M transitions, the minari library",
+        "load_d3rlpy": "load 1M transitions, d3rlpy",
+        "collect_100k": "collect 100,000 imperfect demonstrations",
+    }
+    rows = [[words, spread(measured[name]) + " s"] for name, words in plain.items()]
+    bare = float(np.median(measured["bare_stepping"]))
+    for name, words in (("evaluate_ours", "this project"), ("evaluate_textbook", "textbook")):
+        steps = [seconds / count for seconds, count in measured[name]]
+        rows.append(
+            [
+                f"a step of an evaluation of 10 Hopper episodes, {words}",
+                f"{spread([1e6 * step for step in steps])} µs, "
+                f"{np.median(steps) / bare:.2f} times bare stepping",
+            ]
+        )
+    for name, words in (
+        ("beat_the_batch", "from `bcq train` to a policy above the batch's average"),
+        ("beat_the_batch_textbook", "the same, textbook"),
+    ):
+        seconds, count = measured[name][0][:2]
+        rows.append([words, f"{seconds:.0f} s ({count:,} updates)"])
+    return table(["", "median (quartiles)"], rows)
+
+
+def bars(results: dict[str, Any]) -> Iterator[tuple[str, float, str, bool]]:
+    """Each promise: what, the median measured, the bar, and whether it holds."""
+    cases = {
+        case["cores"]: case["speeds"]
+        for case in results["updates"]["measured"]
+        if case["env"] == "Hopper-v5"
+    }
+    for theirs, least in (("textbook", 1.6), ("d3rlpy", 2.0), ("d3rlpy n=100", 10.0)):
+        value = float(np.median(ratios(cases["2"], "bcq", theirs)))
+        yield f"times {NAMES[theirs]}, two threads", value, f"at least {least}", value >= least
+    for cores, least in (("1", 0.9), ("2", 0.85)):
+        value = float(np.median(shares(cases[cores], "products")))
+        yield f"of the limit, {cores} thread(s)", value, f"at least {least}", value >= least
+    waits = results["waiting"]["measured"]
+    ours, textbook = (
+        float(np.median([seconds / count for seconds, count in waits[f"evaluate_{name}"]]))
+        for name in ("ours", "textbook")
+    )
+    value = ours / float(np.median(waits["bare_stepping"]))
+    yield "evaluation against bare stepping", value, "at most 2", value <= 2
+    yield (
+        "evaluation, textbook against ours",
+        textbook / ours,
+        "at least 1.5",
+        textbook / ours >= 1.5,
+    )
+    for name in ("minari", "d3rlpy"):
+        value = float(np.median(waits[f"load_{name}"]) / np.median(waits["load_ours"]))
+        yield f"loading 1M, {name} against ours", value, "above 1", value > 1
+    memory = results["growth"]["measured"]["rows"][-1]
+    peak = memory["peak_gigabytes"]
+    yield f"gigabytes for {memory['rows']:,} rows", peak, "at most 3", peak <= 3
+
+
+def verdicts(results: dict[str, Any]) -> str:
+    """The promises as a table."""
+    rows = [
+        [what, f"{value:.3g}", bar, "yes" if holds else "**no**"]
+        for what, value, bar, holds in bars(results)
+    ]
+    return table(["", "measured", "bar", "met"], rows)
+
+
+def chart(results: dict[str, Any], path: Path) -> None:
+    """Speeds at Hopper's sizes on two threads, and how they change with the batch's size."""
+    case = next(
+        case
+        for case in results["updates"]["measured"]
+        if case["env"] == "Hopper-v5" and case["cores"] == "2"
+    )
+    figure = Figure(figsize=(7.2, 3.0), dpi=150, layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+    names = list(NAMES)[::-1]
+    medians = [float(np.median(case["speeds"][name])) for name in names]
+    colours = [COLOURS["bcq"] if name == "bcq" else "#999999" for name in names]
+    left.barh([NAMES[name].replace("*", "") for name in names], medians, color=colours)
+    for row, value in enumerate(medians):
+        left.text(value, row, f" {value:.3g}", va="center", fontsize=8)
+    left.set_xlabel("updates of BCQ per second, two threads")
+    left.margins(x=0.15)
+    rows = results["growth"]["measured"]["rows"]
+    right.semilogx(
+        [case["rows"] for case in rows],
+        [case["updates_per_second"] for case in rows],
+        "o-",
+        color=COLOURS["bcq"],
+    )
+    right.set_ylim(bottom=0)
+    right.set_xlabel("rows in the batch")
+    right.set_ylabel("updates per second")
+    for axes in (left, right):
+        axes.tick_params(labelsize=8)
+    figure.savefig(path)
+
+
+SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "bars": verdicts,
+    "updates": lambda results: updates(results["updates"]["measured"]),
+    "limit": lambda results: limit(results["updates"]["measured"]),
+    "where": lambda results: where(results["where"]["measured"]),
+    "growth": lambda results: growth(results["growth"]["measured"]),
+    "waiting": lambda results: waiting(results["waiting"]["measured"]),
+    "made": lambda results: "\n".join(
+        f"- {name}: commit {section['commit']}, {section['machine']}"
+        for name, section in results.items()
+    ),
+}
+
+
+def main() -> None:
+    """Rewrites the measured parts of the page; the words between them stay."""
+    results, page = load(), DOCS / "performance.md"
+    text = page.read_text()
+    for name, make in SECTIONS.items():
+        begin, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+        pattern = re.escape(begin) + ".*?" + re.escape(end)
+        measured = begin + "\n" + make(results) + "\n" + end
+        text, count = re.subn(pattern, lambda _: measured, text, flags=re.DOTALL)  # noqa: B023
+        if count != 1:
+            raise SystemExit(f"{page}: has no place for {name}")
+    write_text(page, text)
+    chart(results, DOCS / "performance.png")
+    print(verdicts(results))
+
+
+if __name__ == "__main__":
+    main()
