@@ -58,8 +58,8 @@ def one_trial() -> list[Record]:
         runs.append(record("imitation", "ensemble", 60, settings=sizes, truths=truth(estimate)))
     for env in ("Pendulum-v1", "Reacher-v5"):
         for name, level, shaking in (("bcq", 700, 1), ("ddpg", 600, 50)):
-            evaluations = [(i, [level + (-1) ** i * shaking]) for i in range(8)]
-            runs.append(record("random", name, level, env=env, evaluations=evaluations))
+            estimates = [(i * 7_500, level + (-1) ** i * shaking) for i in range(1, 9)]
+            runs.append(record("random", name, level, env=env, estimates=estimates))
     return runs
 
 
@@ -212,14 +212,31 @@ def test_ensembles_are_judged_by_value_return_and_size() -> None:
     assert verdict(judge, with_ensembles(of4={"evaluations": [(1, [501.0])]})) == FAILS  # imitates
 
 
-def test_stability_on_random_data_is_the_spread_within_a_trial() -> None:
+def test_stability_on_random_data_is_that_of_values_late_within_a_trial() -> None:
+    def with_bcq(estimates: list[tuple[int, float]], **changes: Any) -> list[Record]:
+        return [
+            replace(run, estimates=estimates, **changes)
+            if (run.algorithm, run.env) == ("bcq", "Pendulum-v1")
+            else run
+            for run in as_in_the_paper()
+        ]
+
+    judge = claims.bcq_values_are_stabler
+    early = [(i * 7_500, 1e6 * (-1) ** i if i < 5 else 700.0) for i in range(1, 9)]
+    assert verdict(judge, with_bcq(early)) == HOLDS
+    late = [(i * 7_500, 700.0 + 60 * (-1) ** i) for i in range(1, 9)]
+    assert verdict(judge, with_bcq(late)) == FAILS
+    assert verdict(judge, with_bcq(late, schedule={"steps": 59_999})) == UNKNOWN
+
+
+def test_returns_on_reacher_decide_the_other_half() -> None:
     runs = [
-        replace(run, evaluations=[(i, [700 + (-1) ** i * 60]) for i in range(8)])
-        if (run.algorithm, run.env) == ("bcq", "Pendulum-v1")
+        replace(run, evaluations=[(60_000, [599.0])])
+        if (run.algorithm, run.env) == ("bcq", "Reacher-v5")
         else run
         for run in as_in_the_paper()
     ]
-    assert verdict(claims.bcq_is_stabler_on_random_data, runs) == FAILS
+    assert verdict(claims.bcq_is_better_on_reacher, runs) == FAILS
 
 
 def test_values_are_judged_only_after_sixty_thousand_updates() -> None:

@@ -299,24 +299,28 @@ def both_learn_from_random_data(evidence: Evidence) -> Judgement:
     return holds, "; ".join(parts)
 
 
-def bcq_is_stabler_on_random_data(evidence: Evidence) -> Judgement:
-    """Figure 9, the width of the shade and the level."""
+def bcq_values_are_stabler(evidence: Evidence) -> Judgement:
+    """Figure 9, values on Pendulum, where a slow target has let them rise."""
     spread = {
         label: float(
             np.mean(
                 [
-                    np.std([mean for _, mean in returns(one)[len(one.evaluations) // 2 :]])
-                    for one in evidence.trials("random", label, env="Pendulum-v1")
+                    np.std([value for step, value in one.estimates if step > one.updates / 2])
+                    for one in evidence.trials(
+                        "random", label, env="Pendulum-v1", updates=CONVERGED
+                    )
                 ]
             )
         )
         for label in ("bcq", "ddpg")
     }
-    level = {label: evidence.final("random", label, env="Reacher-v5") for label in ("bcq", "ddpg")}
-    holds = spread["bcq"] < spread["ddpg"] and level["bcq"] > level["ddpg"]
-    return holds, (
-        f"Pendulum, std between evaluations: {pairs(spread)}; Reacher, final: {pairs(level)}"
-    )
+    return spread["bcq"] < spread["ddpg"], f"std between estimates: {pairs(spread)}"
+
+
+def bcq_is_better_on_reacher(evidence: Evidence) -> Judgement:
+    """Figure 9, returns."""
+    finals = {label: evidence.final("random", label, env="Reacher-v5") for label in ("bcq", "ddpg")}
+    return finals["bcq"] > finals["ddpg"], pairs(finals)
 
 
 def statement_holds(name: str) -> Callable[[Evidence], Judgement]:
@@ -430,11 +434,18 @@ CLAIMS = (
     ),
     Claim(
         "Figure 9",
-        "BCQ is stabler on Pendulum and better on Reacher.",
+        "BCQ's value function is stabler on Pendulum.",
         "DDPG",
-        "over the second half of training BCQ's evaluations vary less (standard deviation within a "
-        "trial) on Pendulum; its final is higher on Reacher",
-        bcq_is_stabler_on_random_data,
+        f"at {CONVERGED:,} updates or more, over the second half of training, BCQ's estimates vary "
+        "less (standard deviation within a trial)",
+        bcq_values_are_stabler,
+    ),
+    Claim(
+        "Figure 9",
+        "BCQ outperforms DDPG on Reacher.",
+        "DDPG",
+        "mean over trials of final is higher",
+        bcq_is_better_on_reacher,
     ),
     *(
         Claim(

@@ -240,7 +240,7 @@ def thin_and_bold(axes: Axes, steps: Numbers, trials: Numbers, colour: str, labe
 
 def value_lines(axes: Axes, groups: Groups, styles: Styles, *, truth_of: Sequence[str]) -> None:
     """Estimates thin and bold; the truth dotted, where it was measured."""
-    largest, truest = 0.0, 1.0
+    sizes: list[float] = []  # of each line
     for label, trials in groups.items():
         series = [estimates(one) for one in trials]
         if not series or not all(series):
@@ -248,14 +248,14 @@ def value_lines(axes: Axes, groups: Groups, styles: Styles, *, truth_of: Sequenc
         steps, values = aligned(series)
         name = NAMES.get(label, label)
         thin_and_bold(axes, steps, values, styles[label], name)
-        largest = max(largest, float(np.abs(values).max()))
+        sizes.append(float(np.abs(values).max()))
         if label in truth_of:
             at, truths = aligned([(r["step"], r["truth"]) for r in one.truths] for one in trials)
             mean = truths.mean(axis=0)
             axes.plot(at, mean, ":", marker=".", color=styles[label], label=f"{name}, true value")
-            truest = max(truest, float(np.abs(mean).max()))
-    if largest > 10 * truest:
-        axes.set_yscale("symlog", linthresh=truest)
+            sizes.append(float(np.abs(mean).max()))
+    if sizes and max(sizes) > 10 * (smallest := max(min(sizes), 1.0)):
+        axes.set_yscale("symlog", linthresh=smallest)
     axes.set_ylabel("value", fontsize=8)
 
 

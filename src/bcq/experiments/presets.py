@@ -111,8 +111,9 @@ PRESETS: dict[PresetName, Preset] = {
         members=(2, 3),
     ),
     "quick": Preset(
-        says="about an hour on two cores: Hopper and the toy tasks, two trials, thousands of "
-        "updates instead of a million; too short to judge how near BCQ's values are to the truth",
+        says="about an hour and a half on two cores: Hopper and the toy tasks, two trials, "
+        "thousands of updates instead of a million; too short to judge how near BCQ's values are "
+        "to the truth",
         trials=2,
         transitions={
             "final-buffer": 20_000,
@@ -145,7 +146,7 @@ PRESETS: dict[PresetName, Preset] = {
     ),
     "paper": Preset(
         says="the paper's own scale: a million steps, five trials, three environments, experts "
-        "chosen 5 of 15; weeks on two cores",
+        "chosen 5 of 15; about two months on two cores",
         trials=5,
         transitions={
             "final-buffer": 1_000_000,
