@@ -21,7 +21,7 @@ check: $(READY)
 mutants: $(READY)
 	$(BIN)/python tests/mutants.py
 
-# Against other software, in an environment of its own; on idle cores, about 40 minutes.
+# Against other software, in an environment of its own; on idle cores, about an hour.
 bench: $(READY) $(PEERS)/ready
 	$(BIN)/python benchmarks/agreement.py write $(PEERS)/agreement.npz
 	$(PEERS)/bin/python benchmarks/agreement.py check $(PEERS)/agreement.npz

@@ -3,7 +3,6 @@
 python benchmarks/report.py
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def rate(speeds: list[float]) -> str:
+    """The median, with three figures or all before the point."""
+    median = float(np.median(speeds))
+    return f"{median:.0f}/s" if median >= 100 else f"{median:.3g}/s"
+
+
 def ratios(speeds: Speeds, ours: str, theirs: str) -> list[float]:
     """Within rounds."""
     return [a / b for a, b in zip(speeds[ours], speeds[theirs], strict=True)]
@@ -56,7 +61,7 @@ def updates(cases: list[dict[str, Any]]) -> str:
             [
                 words,
                 *(
-                    f"{np.median(speeds[name]):.3g}/s"
+                    rate(speeds[name])
                     + (f"; {spread(ratios(speeds, 'bcq', name))}" if name != "bcq" else "")
                     for speeds in by_cores.values()
                 ),
@@ -67,7 +72,7 @@ def updates(cases: list[dict[str, Any]]) -> str:
             rows.append(
                 [
                     f"**this project**, {ours.upper()}",
-                    *(f"{np.median(speeds[ours]):.3g}/s" for speeds in by_cores.values()),
+                    *(rate(speeds[ours]) for speeds in by_cores.values()),
                 ]
             )
             rows.append(
@@ -181,25 +186,27 @@ def bars(results: dict[str, Any]) -> Iterator[tuple[str, float, str, bool]]:
     for cores, least in (("1", 0.9), ("2", 0.85)):
         value = float(np.median(shares(cases[cores], "products")))
         yield f"of the limit, {cores} thread(s)", value, f"at least {least}", value >= least
-    waits = results["waiting"]["measured"]
+    if "growth" in results:
+        memory = results["growth"]["measured"]["rows"][-1]
+        peak = memory["peak_gigabytes"]
+        yield f"gigabytes for {memory['rows']:,} rows", peak, "at most 3", peak <= 3
+    if "waiting" in results:
+        yield from bars_of_waiting(results["waiting"]["measured"])
+
+
+def bars_of_waiting(waits: dict[str, Any]) -> Iterator[tuple[str, float, str, bool]]:
+    """Evaluating and loading."""
     ours, textbook = (
         float(np.median([seconds / count for seconds, count in waits[f"evaluate_{name}"]]))
         for name in ("ours", "textbook")
     )
     value = ours / float(np.median(waits["bare_stepping"]))
     yield "evaluation against bare stepping", value, "at most 2", value <= 2
-    yield (
-        "evaluation, textbook against ours",
-        textbook / ours,
-        "at least 1.5",
-        textbook / ours >= 1.5,
-    )
+    value = textbook / ours
+    yield "evaluation, textbook against ours", value, "at least 1.5", value >= 1.5
     for name in ("minari", "d3rlpy"):
         value = float(np.median(waits[f"load_{name}"]) / np.median(waits["load_ours"]))
         yield f"loading 1M, {name} against ours", value, "above 1", value > 1
-    memory = results["growth"]["measured"]["rows"][-1]
-    peak = memory["peak_gigabytes"]
-    yield f"gigabytes for {memory['rows']:,} rows", peak, "at most 3", peak <= 3
 
 
 def verdicts(results: dict[str, Any]) -> str:
@@ -243,31 +250,38 @@ def chart(results: dict[str, Any], path: Path) -> None:
     figure.savefig(path)
 
 
-SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
-    "bars": verdicts,
-    "updates": lambda results: updates(results["updates"]["measured"]),
-    "limit": lambda results: limit(results["updates"]["measured"]),
-    "where": lambda results: where(results["where"]["measured"]),
-    "growth": lambda results: growth(results["growth"]["measured"]),
-    "waiting": lambda results: waiting(results["waiting"]["measured"]),
-    "made": lambda results: "\n".join(
-        f"- {name}: commit {section['commit']}, {section['machine']}"
-        for name, section in results.items()
-    ),
+PARTS: dict[str, tuple[str, Callable[[Any], str]]] = {  # of the page, and what each is made from
+    "updates": ("updates", updates),
+    "limit": ("updates", limit),
+    "where": ("where", where),
+    "growth": ("growth", growth),
+    "waiting": ("waiting", waiting),
 }
+
+
+def made_from(results: dict[str, Any]) -> str:
+    """Commits and machines."""
+    return "\n".join(
+        f"- {name}: commit {section['commit'][:7]}, {section['machine']}"
+        for name, section in results.items()
+    )
 
 
 def main() -> None:
     """Rewrites the measured parts of the page; the words between them stay."""
     results, page = load(), DOCS / "performance.md"
+    parts = {"bars": verdicts(results), "made": made_from(results)}
+    for name, (section, make) in PARTS.items():
+        known = section in results
+        parts[name] = make(results[section]["measured"]) if known else "Not measured yet."
     text = page.read_text()
-    for name, make in SECTIONS.items():
+    for name, measured in parts.items():
         begin, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
-        pattern = re.escape(begin) + ".*?" + re.escape(end)
-        measured = begin + "\n" + make(results) + "\n" + end
-        text, count = re.subn(pattern, lambda _: measured, text, flags=re.DOTALL)  # noqa: B023
-        if count != 1:
+        before, found, rest = text.partition(begin)
+        _, ended, after = rest.partition(end)
+        if not (found and ended):
             raise SystemExit(f"{page}: has no place for {name}")
+        text = f"{before}{begin}\n{measured}\n{end}{after}"
     write_text(page, text)
     chart(results, DOCS / "performance.png")
     print(verdicts(results))

@@ -1,6 +1,6 @@
 """The rest of a user's wait: importing, compiling, loading, evaluating, and a policy at last.
 
-    python benchmarks/waiting.py --peers .venv-bench/bin/python [--repeats 5]
+    python benchmarks/waiting.py --peers .venv-bench/bin/python [--repeats 3]
 
 Needs the folder's disk space for a gigabyte. What is compared is asked in turn, each time in a
 fresh process; files are in the page cache.
@@ -93,7 +93,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--peers", required=True, help="a Python that has PyTorch and the peers")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
     peers, ours = arguments.peers, sys.executable
     measured: dict[str, Any] = {}
