@@ -1105,8 +1105,8 @@ MUTANTS = [
     ),
     Mutant(
         "experiments/records.py",
-        "self.evaluations[-LAST:]",
-        "self.evaluations[:LAST]",
+        "returns(self)[-LAST:]",
+        "returns(self)[:LAST]",
         "test_claims.py",
     ),
     Mutant(
@@ -1131,6 +1131,18 @@ MUTANTS = [
         "experiments/claims.py",
         "and one.updates >= updates",
         "",
+        "test_claims.py",
+    ),
+    Mutant(
+        "experiments/claims.py",
+        "if step > one.updates / 2]",
+        "]",
+        "test_claims.py",
+    ),
+    Mutant(
+        "experiments/claims.py",
+        'finals["bcq"] > finals["ddpg"], pairs(finals)',
+        'finals["bcq"] > 0, pairs(finals)',
         "test_claims.py",
     ),
     Mutant(

@@ -229,6 +229,17 @@ def test_stability_on_random_data_is_that_of_values_late_within_a_trial() -> Non
     assert verdict(judge, with_bcq(late, schedule={"steps": 59_999})) == UNKNOWN
 
 
+def test_the_final_return_is_that_of_the_last_three_evaluations() -> None:
+    evaluations = [(step, [float(step)] * 2) for step in (1, 2, 3, 10, 20, 60)]
+    assert record("imitation", "bcq", 0, evaluations=evaluations).final == 30
+
+
+def test_a_twentieth_below_the_batch_still_matches_it() -> None:
+    judge, runs = claims.bcq_matches_the_batch, as_in_the_paper()
+    assert verdict(judge, changed(runs, "imitation", "bcq", final=476)) == HOLDS  # of 500
+    assert verdict(judge, changed(runs, "imitation", "bcq", final=474)) == FAILS
+
+
 def test_returns_on_reacher_decide_the_other_half() -> None:
     runs = [
         replace(run, evaluations=[(60_000, [599.0])])
