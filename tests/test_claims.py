@@ -58,8 +58,11 @@ def one_trial() -> list[Record]:
         runs.append(record("imitation", "ensemble", 60, settings=sizes, truths=truth(estimate)))
     for env in ("Pendulum-v1", "Reacher-v5"):
         for name, level, shaking in (("bcq", 700, 1), ("ddpg", 600, 50)):
-            estimates = [(i * 7_500, level + (-1) ** i * shaking) for i in range(1, 9)]
-            runs.append(record("random", name, level, env=env, estimates=estimates))
+            lines: Changes = {
+                "evaluations": [(i, [level + (-1) ** i * shaking]) for i in range(8)],
+                "estimates": [(i * 7_500, level + (-1) ** i * shaking) for i in range(1, 9)],
+            }
+            runs.append(record("random", name, level, env=env, **lines))
     return runs
 
 
