@@ -17,6 +17,7 @@ import bcq
 from bcq.dataset import ActionBounds, Dataset, Provenance
 from bcq.environments import registered_bounds
 from bcq.errors import InputError
+from bcq.training import on_device
 from conftest import ROWS, BatchFile
 
 FIELDS = (
@@ -209,6 +210,23 @@ def test_double_precision_and_column_vectors_are_read(batch_file: BatchFile) -> 
     dataset = bcq.load(batch_file(rewards=np.ones((ROWS, 1)), terminals=flags))
     assert dataset.rewards.shape == (ROWS,)
     assert np.flatnonzero(dataset.terminated).tolist() == [19, 39]
+
+
+def test_a_column_of_arrays_is_read(batch_file: BatchFile) -> None:
+    path = batch_file(observations=None)
+    values = np.arange(3 * ROWS, dtype=np.float32).reshape(ROWS, 3)
+    with h5py.File(path, "a") as file:
+        column = file.create_dataset("observations", (ROWS,), np.dtype((np.float32, (3,))))
+        column[...] = values
+    assert np.array_equal(bcq.load(path).observations, values)
+
+
+def test_what_a_file_holds_is_trained_on_without_a_copy(batch_file: BatchFile) -> None:
+    dataset = bcq.load(batch_file())
+    batch = on_device(dataset)
+    for name in ("observations", "rewards", "next_observations"):
+        address = getattr(batch, name).unsafe_buffer_pointer()
+        assert address == getattr(dataset, name).ctypes.data, name
 
 
 def test_awkward_episodes_of_d4rl_are_read(batch_file: BatchFile) -> None:

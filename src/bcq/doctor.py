@@ -79,14 +79,14 @@ class Evidence:
         return ~(self.terminated | self.truncated)[:-1]
 
     @cached_property
-    def scale(self) -> Floats:
+    def spread(self) -> NDArray[np.float64]:
         """Standard deviation of each observation column."""
-        return self.observations.std(axis=0, dtype=np.float64).astype(np.float32)
+        return self.observations.std(axis=0, dtype=np.float64)
 
     def same(self, one: Floats, other: Floats) -> Flags:
         """Row by row, whether two observations are one but for rounding."""
         with np.errstate(over="ignore"):
-            return (np.abs(one - other) <= SAME * self.scale).all(axis=1)
+            return (np.abs(one - other) <= (SAME * self.spread).astype(np.float32)).all(axis=1)
 
 
 Advice = Callable[[Evidence], Iterator[Finding]]
@@ -237,8 +237,10 @@ def end_offset(batch: Evidence, breaks: NDArray[np.float64], *, certain: bool) -
 
 def jumps(batch: Evidence) -> NDArray[np.float64]:
     """How far each observation is from the next, as a rank between 0 and 1."""
-    steps = np.diff(batch.observations, axis=0).astype(np.float64)
-    size = ((steps / np.maximum(steps.std(axis=0), 1e-12)) ** 2).sum(axis=1)
+    size = np.zeros(len(batch) - 1)
+    for column in batch.observations.T:  # one at a time: all would be as large as the batch
+        steps = np.diff(column).astype(np.float64)
+        size += (steps / max(steps.std(), 1e-12)) ** 2
     ranks = np.empty(len(size))
     ranks[np.argsort(size)] = np.arange(len(size)) / len(size)
     return ranks
@@ -459,7 +461,7 @@ def discrete_actions(batch: Evidence) -> Iterator[Finding]:
 
 def unequal_scales(batch: Evidence) -> Iterator[Finding]:
     """Columns so unequal that a network sees only the largest."""
-    spread = batch.observations.std(axis=0, dtype=np.float64)
+    spread = batch.spread
     moving = np.flatnonzero(spread > 0)
     if len(moving) and spread[moving].max() > 1e6 * spread[moving].min():
         large, small = (int(moving[f(spread[moving])]) for f in (np.argmax, np.argmin))
@@ -476,7 +478,7 @@ def unequal_scales(batch: Evidence) -> Iterator[Finding]:
 
 def far_from_zero(batch: Evidence) -> Iterator[Finding]:
     """Columns that vary little around a large value."""
-    spread = batch.observations.std(axis=0, dtype=np.float64)
+    spread = batch.spread
     mean = np.abs(batch.observations.mean(axis=0, dtype=np.float64))
     coarse = np.flatnonzero((spread > 0) & (mean > 1e5 * spread))
     far = np.flatnonzero((spread > 0) & (mean > np.maximum(FAR, 5 * spread)))

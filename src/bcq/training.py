@@ -108,13 +108,16 @@ def train(
 
 
 def on_device(dataset: Dataset) -> Minibatch:
-    """The whole batch where the updates run, its actions on the [-1, 1] scale."""
+    """The whole batch where the updates run, its actions on the [-1, 1] scale.
+
+    On a CPU columns of a file are not copied: the batch is read-only, so both may hold them.
+    """
     return Minibatch(
-        observations=jnp.asarray(dataset.observations),
-        actions=jnp.asarray(dataset.bounds.normalise(dataset.actions)),
-        rewards=jnp.asarray(dataset.rewards),
-        next_observations=jnp.asarray(dataset.next_observations),
-        terminated=jnp.asarray(dataset.terminated),
+        observations=jax.device_put(dataset.observations),
+        actions=jax.device_put(dataset.bounds.normalise(dataset.actions)),
+        rewards=jax.device_put(dataset.rewards),
+        next_observations=jax.device_put(dataset.next_observations),
+        terminated=jax.device_put(dataset.terminated),
     )
 
 

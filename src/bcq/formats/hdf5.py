@@ -1,5 +1,6 @@
 """HDF5 in D4RL's layout, with the batch's provenance as attributes of the file."""
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ NAMES = {
 }
 CHUNK_ROWS = 65_536
 CHUNK_CACHE = 2**25  # bytes a column: a chunk that is not yet full waits here, uncompressed
+ALIGNMENT = 64  # bytes: JAX computes on memory that begins so, and copies any other
 
 
 def read(path: Path) -> Columns:
@@ -68,12 +70,26 @@ def column(file: h5py.Group, name: str) -> Column | None:
         raise InputError(f"{name}: is a group; it must be an array of numbers")
     if item.external or item.is_virtual:
         raise InputError(f"{name}: is stored in other files; copy the numbers into this one")
-    if item.dtype.kind == "O":
+    shape, dtype = item.shape, item.dtype  # h5py makes them anew each time
+    if dtype.kind == "O":
         raise InputError(f"{name}: holds objects, not numbers; store it as float32")
-    if item.ndim == 0:
+    if not shape:
         raise InputError(f"{name}: is a single value; it must have one row a transition")
-    require_plausible(name, item.nbytes, item.id.get_storage_size())
-    return np.asarray(item[()])
+    size = math.prod(shape) * dtype.itemsize
+    require_plausible(name, size, item.id.get_storage_size())
+    if size == 0 or dtype.subdtype:
+        return np.asarray(item[()])
+    values = aligned(shape, dtype)
+    item.read_direct(values)
+    return values
+
+
+def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Column:
+    """Memory that need not be copied to be trained on: a batch may fill most of what there is."""
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size].view(dtype).reshape(shape)
 
 
 def text(file: h5py.File, name: str) -> str | None:
