@@ -1,6 +1,6 @@
 """Updates per second against what a user would pick instead, and against the machine's limit.
 
-    python benchmarks/compare.py --peers .venv-bench/bin/python [--rounds 7] [--env Hopper-v5 ...]
+    python benchmarks/compare.py --peers .venv-bench/bin/python [--rounds 21] [--env Hopper-v5 ...]
 
 Every contender is a process of its own; in a round each is asked once, so that a machine whose
 speed wanders treats all alike. Ratios are taken within rounds. Cores: one, two, and "1+1", two
@@ -17,7 +17,7 @@ from results import record, spread
 from tqdm import tqdm
 
 CORES = {"1": ("0",), "2": ("0,1",), "1+1": ("0", "1")}
-SECONDS = 1.5  # of work in a round
+SECONDS = 0.5  # of work in a round: short, so that neighbours meet the machine at one speed
 
 
 class Contender:
@@ -92,7 +92,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--peers", required=True, help="a Python that has PyTorch and the peers")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--env", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--cores", nargs="+", choices=CORES, default=list(CORES))
     parser.add_argument("--names", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))

@@ -40,6 +40,11 @@ def transitions(env: str, count: int = TRANSITIONS) -> Columns:
     }
 
 
+def episode_ends(count: int) -> NDArray[np.bool_]:
+    """Where these transitions meet their time limit."""
+    return np.arange(count) % EPISODE == EPISODE - 1
+
+
 def ours(env: str, columns: Columns, algorithm: str, **settings: Any) -> Work:
     """This project, the compiled loop of `bcq train`."""
     from bcq.algorithms import ALGORITHMS
@@ -108,19 +113,10 @@ def textbook(env: str, columns: Columns, *, compiled: bool = False) -> Work:
 
 
 def d3rlpy(env: str, columns: Columns, algorithm: str, **settings: Any) -> Work:
-    """d3rlpy's, at the paper's sizes unless the settings say otherwise."""
+    """d3rlpy's, with its own defaults for what the settings leave open."""
     import d3rlpy as library
-    import structlog
 
-    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())  # standard output is ours
-    ends = np.arange(len(columns["rewards"])) % EPISODE == EPISODE - 1
-    dataset = library.dataset.MDPDataset(
-        columns["observations"],
-        columns["actions"],
-        columns["rewards"],
-        terminals=columns["terminated"],
-        timeouts=ends.astype(np.float32),
-    )
+    dataset = d3rlpy_dataset(columns)
     config = getattr(library.algos, f"{algorithm}Config")(batch_size=ROWS, **settings)
     learner = config.create(device="cpu")
     learner.build_with_dataset(dataset)
@@ -130,6 +126,21 @@ def d3rlpy(env: str, columns: Columns, algorithm: str, **settings: Any) -> Work:
             learner.update(dataset.sample_transition_batch(ROWS))
 
     return update
+
+
+def d3rlpy_dataset(columns: Columns) -> Any:
+    """The transitions as d3rlpy keeps them."""
+    import d3rlpy as library
+    import structlog
+
+    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())  # standard output is ours
+    return library.dataset.MDPDataset(
+        columns["observations"],
+        columns["actions"],
+        columns["rewards"],
+        terminals=columns["terminated"],
+        timeouts=episode_ends(len(columns["rewards"])).astype(np.float32),
+    )
 
 
 def d3rlpy_at_paper_sizes(env: str, columns: Columns, algorithm: str, **settings: Any) -> Work:
@@ -199,7 +210,7 @@ def tianshou(env: str, columns: Columns) -> Work:
         vae_optim=AdamOptimizerFactory(lr=1e-3),
         critic2=critics[1],
     )
-    ends = np.arange(len(columns["rewards"])) % EPISODE == EPISODE - 1
+    ends = episode_ends(len(columns["rewards"]))
     buffer = ReplayBuffer.from_data(
         obs=columns["observations"],
         act=columns["actions"],
@@ -218,7 +229,9 @@ def tianshou(env: str, columns: Columns) -> Work:
     return update
 
 
-CONTENDERS: dict[str, Callable[[str, Columns], Work]] = {
+CONTENDERS: dict[str, Callable[[str, Columns], Work]] = {  # in the order they are asked
+    "torch products": torch_products,
+    "products": products,
     "bcq": partial(ours, algorithm="bcq"),
     "textbook": textbook,
     "textbook compiled": partial(textbook, compiled=True),
@@ -230,8 +243,6 @@ CONTENDERS: dict[str, Callable[[str, Columns], Work]] = {
     "d3rlpy ddpg": partial(d3rlpy_at_paper_sizes, algorithm="DDPG"),
     "bc": partial(ours, algorithm="bc"),
     "d3rlpy bc": partial(d3rlpy_at_paper_sizes, algorithm="BC"),
-    "products": products,
-    "torch products": torch_products,
 }
 OURS = ("bcq", "ddpg", "bc", "products")  # the rest need PyTorch
 

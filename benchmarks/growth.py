@@ -20,10 +20,10 @@ import h5py
 import jax
 import numpy as np
 from contenders import (
-    EPISODE,
     ROWS,
     SIZES,
     Work,
+    episode_ends,
     finished,
     our_inputs,
     ours,
@@ -39,6 +39,7 @@ from bcq.training import create_compiled, update_until
 
 ENV = "Hopper-v5"
 UPDATES, ROUNDS, SECONDS = 500, 5, 1.0
+BCQ = [sys.executable, "-c", "from bcq.cli import main; main()"]  # the command `bcq`
 
 
 def write(path: Path, count: int) -> None:
@@ -47,7 +48,7 @@ def write(path: Path, count: int) -> None:
         for start in range(0, count, 1_000_000):
             part = dict(transitions(ENV, min(count - start, 1_000_000)))
             part["terminals"] = part.pop("terminated") > 0
-            part["timeouts"] = np.arange(len(part["rewards"])) % EPISODE == EPISODE - 1
+            part["timeouts"] = episode_ends(len(part["rewards"]))
             for name, values in part.items():
                 if start == 0:
                     file.create_dataset(name, data=values, maxshape=(None, *values.shape[1:]))
@@ -56,19 +57,20 @@ def write(path: Path, count: int) -> None:
                     file[name][start:] = values
 
 
+def train_command(**options: object) -> list[str]:
+    """`bcq train bcq` with these options."""
+    given = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+    return [*BCQ, "train", "bcq", *given]
+
+
 def trained_on(count: int) -> dict[str, float]:
     """What `bcq train` needs for a batch of this many rows."""
     with tempfile.TemporaryDirectory() as folder:
         path, out = Path(folder) / "batch.hdf5", Path(folder) / "run"
         write(path, count)
-        options = {"data": path, "out": out, "steps": UPDATES, "checkpoint-every": UPDATES}
-        command = [sys.executable, "-c", "from bcq.cli import main; main()", "train", "bcq"]
+        command = train_command(data=path, out=out, steps=UPDATES, checkpoint_every=UPDATES)
         start = time.perf_counter()
-        subprocess.run(
-            [*command, *(f"--{name}={value}" for name, value in options.items())],
-            check=True,
-            capture_output=True,
-        )
+        subprocess.run(command, check=True, capture_output=True)
         whole = time.perf_counter() - start
         timing = [row["seconds"] for row in Run.open(out).read("timing.jsonl")]
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # kilobytes, of the largest child

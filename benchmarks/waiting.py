@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 from agreement import weights_of
-from contenders import EPISODE, transitions
+from contenders import episode_ends, transitions
+from growth import BCQ, train_command
 from results import record
 from tqdm import tqdm
 from waits import ENV, EVALUATE_EVERY, LONGEST
@@ -28,13 +29,12 @@ from bcq.formats import hdf5, minari
 from bcq.runs import Run
 
 HERE = Path(__file__).parent
-BCQ = [sys.executable, "-c", "from bcq.cli import main; main()"]
 
 
 def seconds(command: list[str | Path]) -> float:
     """That a command takes, from nothing."""
     start = time.perf_counter()
-    subprocess.run(command, check=True, capture_output=True)
+    subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL)
     return time.perf_counter() - start
 
 
@@ -47,28 +47,22 @@ def ask(python: str, what: str, path: Path) -> Any:
 
 def warm_up(python: str, name: str) -> float:
     """From starting Python to ten updates done and the next ten timed."""
-    command: list[str | Path] = [python, HERE / "contenders.py", name]
-    start = time.perf_counter()
-    subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL)
-    return time.perf_counter() - start
+    return seconds([python, HERE / "contenders.py", name])
 
 
 def million() -> Dataset:
     """Transitions in the shape of Hopper's."""
     arrays = dict(transitions(ENV, 1_000_000))
     arrays["terminated"] = arrays["terminated"] > 0
-    ends = np.arange(len(arrays["rewards"])) % EPISODE == EPISODE - 1
-    return Dataset.from_columns(
-        Columns("random numbers", {**arrays, "truncated": ends}, Provenance(environment=ENV))
-    )
+    arrays["truncated"] = episode_ends(len(arrays["rewards"]))
+    return Dataset.from_columns(Columns("random numbers", arrays, Provenance(environment=ENV)))
 
 
 def beat_the_batch(batch: Path, folder: Path) -> tuple[float, int, float]:
     """Seconds, updates and return from `bcq train` to the first evaluation above the batch."""
     start = time.perf_counter()
-    options = {"data": batch, "out": folder, "env": ENV, "steps": LONGEST}
-    options |= {"evaluate-every": EVALUATE_EVERY, "checkpoint-every": EVALUATE_EVERY}
-    command = [*BCQ, "train", "bcq", *(f"--{name}={value}" for name, value in options.items())]
+    every = {"evaluate_every": EVALUATE_EVERY, "checkpoint_every": EVALUATE_EVERY}
+    command = train_command(data=batch, out=folder, env=ENV, steps=LONGEST, **every)
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     seen = 0
     while process.poll() is None:

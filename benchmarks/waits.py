@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from contenders import EPISODE, ROWS, SIZES, finished, transitions
+from contenders import ROWS, SIZES, d3rlpy_dataset, finished, transitions
 
 ENV, EPISODES = "Hopper-v5", 10
 EVALUATE_EVERY, LONGEST = 1_000, 30_000  # updates
@@ -46,19 +46,8 @@ def load_d3rlpy(path: Path) -> object:
 
 def write_d3rlpy(path: Path) -> object:
     """The file for the above; not timed."""
-    import d3rlpy
-
-    columns = transitions(ENV, 1_000_000)
-    ends = np.arange(len(columns["rewards"])) % EPISODE == EPISODE - 1
-    dataset = d3rlpy.dataset.MDPDataset(
-        columns["observations"],
-        columns["actions"],
-        columns["rewards"],
-        terminals=columns["terminated"],
-        timeouts=ends.astype(np.float32),
-    )
     with path.open("w+b") as file:
-        dataset.dump(file)
+        d3rlpy_dataset(transitions(ENV, 1_000_000)).dump(file)
     return None
 
 
