@@ -127,7 +127,7 @@ class Evaluate:
     meter: bool = False
     """say how far the policy is from the batch (1 = like the data); needs no simulator"""
     json: bool = False
-    """print JSON, with every episode's return and length"""
+    """print JSON; of an evaluation, with every episode's return and length"""
 
     def __call__(self) -> None:
         """Prints the returns."""
@@ -197,7 +197,7 @@ class CollectBehaviour:
     env: str
     """Gymnasium environment"""
     out: Path
-    """HDF5 file to write; the agent's run directory, FILE.behaviour, stays beside it"""
+    """HDF5 file to write; the agent's run directory stays beside it, as NAME.behaviour"""
     transitions: int = 1_000_000
     """time steps to explore for; every one of them is kept"""
     seed: int = 0

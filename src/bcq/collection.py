@@ -1,4 +1,4 @@
-"""The paper's batches (Sections 3.2 and 5, supplement D.3 and F)."""
+"""The paper's batches (Sections 3.1 and 5, supplement D.3 and F)."""
 
 import json
 from collections.abc import Iterator, Sequence

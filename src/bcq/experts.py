@@ -118,8 +118,8 @@ def train_experts(
 ) -> list[Path]:
     """Trains an agent for each schedule, keeps the best, records all; finished ones stay.
 
-    Ranked by the mean of the last ten evaluations. Every agent's figures are in `ranking.json`, so
-    that the selection can be judged.
+    Ranked by the mean of the last ten evaluations. Every agent's figures are in
+    `ENV-ranking.json`, so that the selection can be judged.
     """
     runs = [
         train_behaviour(

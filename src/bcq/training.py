@@ -195,7 +195,7 @@ def value_estimate(learner: ValueFunction, batch: Minibatch, window: Array, key:
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """How long a run is and what happens along the way; the defaults are the paper's."""
+    """How long a run is and what happens along the way, as in the paper unless changed."""
 
     steps: int = 1_000_000
     """updates to train for"""
@@ -213,7 +213,7 @@ class Schedule:
     """updates between two measurements of true values in the environment (a multiple of 100)"""
     concurrent: bool = False
     """replay a buffer in the order it was logged, one update a row: after each episode, as many
-    as it has rows, from the rows so far (the paper's concurrent task; ends with the buffer)"""
+    as it has rows, from the rows so far (the paper's concurrent task; to the last episode's end)"""
 
     def __post_init__(self) -> None:
         check_settings(
@@ -419,5 +419,5 @@ def stop_if_not_finite(run: Run, step: int, learner: Algorithm, metrics: dict[st
             f"{run.directory}: {broken} is {metrics.get(broken, 'not finite')} by update {step}; "
             f"{rest}. "
             "Rewards of a large scale or a large learning rate are the usual causes: divide the "
-            "rewards, or lower --learning-rate"
+            "rewards, or lower the learning rate"
         )

@@ -1,4 +1,4 @@
-"""Figures 1 and 4: offline DDPG against its behavioural agent, in three batches (Section 3.2)."""
+"""Figures 1 and 4: offline DDPG against its behavioural agent, in three batches (Section 3.1)."""
 
 from bcq.algorithms import DDPGConfig
 from bcq.experiments.jobs import Job
