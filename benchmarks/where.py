@@ -2,8 +2,8 @@
 
     python benchmarks/where.py [--updates 200]
 
-The profiler's record of each compiled operation, summed by kind, on one core and on two, each in
-a process of its own.
+The profiler's record of each compiled operation, summed by kind, and the speed of products of an
+update's own sizes; on one core and on two, each in a process of its own.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from pathlib import Path
 
 from contenders import ROWS, finished, our_inputs, transitions
 from results import record
+from sizes import relative_rates
 
 ENV = "Hopper-v5"
 KINDS = {  # by the names that the compiler gives its operations
@@ -74,7 +75,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.cores:
         os.sched_setaffinity(0, [int(core) for core in arguments.cores.split(",")])
-        print(json.dumps(profile(arguments.updates)))
+        print(json.dumps(profile(arguments.updates) | {"rates": relative_rates()}))
         return
     measured = {}
     for cores in ("0", "0,1"):
