@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from results import load, spread
+from sizes import LARGE, allowed
 from updates import MULTIPLY_ADDS
 
 from bcq.files import write_text
@@ -116,6 +117,21 @@ def where(profiles: dict[str, Any]) -> str:
     ]
     rows.append(["**sum**", *(f"{sum(p['milliseconds'].values()):.2f}" for p in profiles.values())])
     return table(head, rows)
+
+
+def sizes(profiles: dict[str, Any]) -> str:
+    """Speed of an update's own products against the large one, and what they allow together."""
+    head = ["product", "in an update", *(f"{cores} thread(s)" for cores in profiles)]
+    rows = [
+        [
+            f"{form}, {batch:,} rows, {inputs} to {outputs}",
+            str(count),
+            *(f"{p['rates'][i]:.0%}" for p in profiles.values()),
+        ]
+        for i, (form, batch, inputs, outputs, count) in enumerate(LARGE)
+    ]
+    together = [f"{allowed(p['rates']):.0%}" for p in profiles.values()]
+    return table(head, [*rows, ["**all, and the rest of an update free**", "", *together]])
 
 
 def growth(measured: dict[str, Any]) -> str:
@@ -254,6 +270,7 @@ PARTS: dict[str, tuple[str, Callable[[Any], str]]] = {  # of the page, and what 
     "updates": ("updates", updates),
     "limit": ("updates", limit),
     "where": ("where", where),
+    "sizes": ("where", sizes),
     "growth": ("growth", growth),
     "waiting": ("waiting", waiting),
 }
