@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from contenders import CONTENDERS, OURS, SIZES
+from contenders import CONTENDERS, OURS, SIZES, interpreter
 from results import record, spread
 from tqdm import tqdm
 
@@ -92,7 +92,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--peers", required=True, help="a Python that has PyTorch and the peers")
+    parser.add_argument(
+        "--peers", type=interpreter, required=True, help="a Python that has PyTorch and the peers"
+    )
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--env", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--cores", nargs="+", choices=CORES, default=list(CORES))

@@ -9,6 +9,7 @@ Each line of standard input is a number of seconds; the answer is a line with ho
 
 import argparse
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -245,6 +246,13 @@ CONTENDERS: dict[str, Callable[[str, Columns], Work]] = {  # in the order they a
     "d3rlpy bc": partial(d3rlpy_at_paper_sizes, algorithm="BC"),
 }
 OURS = ("bcq", "ddpg", "bc", "products")  # the rest need PyTorch
+
+
+def interpreter(name: str) -> str:
+    """A Python that is there; for options."""
+    if shutil.which(name) is None:
+        raise argparse.ArgumentTypeError(f"{name} is no program; make .venv-bench/ready makes one")
+    return name
 
 
 def per_second(work: Work, count: int) -> float:

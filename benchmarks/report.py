@@ -170,14 +170,13 @@ def waiting(measured: dict[str, Any]) -> str:
         "collect_100k": "collect 100,000 imperfect demonstrations",
     }
     rows = [[words, spread(measured[name]) + " s"] for name, words in plain.items()]
-    bare = float(np.median(measured["bare_stepping"]))
-    for name, words in (("evaluate_ours", "this project"), ("evaluate_textbook", "textbook")):
-        steps = [seconds / count for seconds, count in measured[name]]
+    steps = seconds_a_step(measured)
+    for name, words in (("ours", "this project"), ("textbook", "textbook")):
         rows.append(
             [
                 f"a step of an evaluation of 10 Hopper episodes, {words}",
-                f"{spread([1e6 * step for step in steps])} µs, "
-                f"{np.median(steps) / bare:.2f} times bare stepping",
+                f"{spread([1e6 * step for step in steps[name]], '{:.0f}')} µs, "
+                f"{spread(ratios(steps, name, 'bare'))} times bare stepping",
             ]
         )
     for name, words in (
@@ -187,6 +186,15 @@ def waiting(measured: dict[str, Any]) -> str:
         seconds, count = measured[name][0][:2]
         rows.append([words, f"{seconds:.0f} s ({count:,} updates)"])
     return table(["", "median (quartiles)"], rows)
+
+
+def seconds_a_step(waits: dict[str, Any]) -> Speeds:
+    """Of evaluations, whose lengths differ, and of stepping alone."""
+    evaluations = {
+        name: [seconds / count for seconds, count in waits[f"evaluate_{name}"]]
+        for name in ("ours", "textbook")
+    }
+    return {**evaluations, "bare": waits["bare_stepping"]}
 
 
 Bar = tuple[str, list[float], str, bool]  # what, measured in each round, the bar, whether it holds
@@ -223,10 +231,7 @@ def bars(results: dict[str, Any]) -> Iterator[Bar]:
 
 def bars_of_waiting(waits: dict[str, Any]) -> Iterator[Bar]:
     """Evaluating and loading."""
-    steps = {
-        name: [seconds / count for seconds, count in waits[f"evaluate_{name}"]]
-        for name in ("ours", "textbook")
-    } | {"bare": waits["bare_stepping"]}
+    steps = seconds_a_step(waits)
     yield at_most("evaluation against bare stepping", ratios(steps, "ours", "bare"), 2)
     yield at_least("evaluation, textbook against ours", ratios(steps, "textbook", "ours"), 1.5)
     for name in ("minari", "d3rlpy"):

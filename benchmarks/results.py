@@ -40,6 +40,9 @@ def lines(path: Path) -> list[str]:
 
 
 def spread(values: Iterable[float], form: str = "{:.3g}") -> str:
-    """Median and quartiles."""
-    low, median, high = (form.format(v) for v in np.percentile(list(values), [25, 50, 75]))
+    """Median and quartiles; of a single number, itself."""
+    values = list(values)
+    if len(values) == 1:
+        return form.format(values[0])
+    low, median, high = (form.format(v) for v in np.percentile(values, [25, 50, 75]))
     return f"{median} ({low} to {high})"

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from agreement import weights_of
-from contenders import episode_ends, transitions
+from contenders import episode_ends, interpreter, transitions
 from growth import BCQ, train_command
 from results import record
 from tqdm import tqdm
@@ -86,7 +86,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--peers", required=True, help="a Python that has PyTorch and the peers")
+    parser.add_argument(
+        "--peers", type=interpreter, required=True, help="a Python that has PyTorch and the peers"
+    )
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
     peers, ours = arguments.peers, sys.executable

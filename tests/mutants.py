@@ -75,13 +75,24 @@ MUTANTS = [
     ),
     Mutant(
         TRAINING,
-        "terminated=jnp.asarray(dataset.terminated),",
-        "terminated=jnp.asarray(dataset.terminated | dataset.truncated),",
+        "terminated=jax.device_put(dataset.terminated),",
+        "terminated=jax.device_put(dataset.terminated | dataset.truncated),",
         LOOP,
     ),
     Mutant(
         "formats/hdf5.py", '"timeouts": "truncated",', '"time_outs": "truncated",', "test_hdf5.py"
     ),
+    Mutant("formats/hdf5.py", "-memory.ctypes.data % ALIGNMENT", "4", "test_hdf5.py"),
+    Mutant(
+        "formats/hdf5.py",
+        "get_info(part).type != h5l.TYPE_HARD",
+        "get_info(part).type < 0",
+        "test_hdf5.py",
+    ),
+    Mutant("formats/hdf5.py", "storage.get_external_count() or", "", "test_hdf5.py"),
+    Mutant("formats/hdf5.py", "or storage.get_layout() == h5d.VIRTUAL", "", "test_hdf5.py"),
+    Mutant("formats/hdf5.py", "if size == 0 or dtype.subdtype:", "if size == 0:", "test_hdf5.py"),
+    Mutant("formats/hdf5.py", "if not shape:", "if shape == 0:", "test_hdf5.py"),
     # The target without the target perturbation network, or without any.
     Mutant(
         BCQ,
@@ -574,8 +585,8 @@ MUTANTS = [
     ),
     Mutant(
         TRAINING,
-        "actions=jnp.asarray(dataset.bounds.normalise(dataset.actions)),",
-        "actions=jnp.asarray(dataset.actions),",
+        "actions=jax.device_put(dataset.bounds.normalise(dataset.actions)),",
+        "actions=jax.device_put(dataset.actions),",
         LOOP,
     ),
     # Acting, evaluating, resuming.
@@ -1168,6 +1179,8 @@ MUTANTS = [
     Mutant(
         DOCTOR, "place = batch.rows + 1 + offset", "place = batch.rows + offset", "test_doctor.py"
     ),
+    Mutant(DOCTOR, "size += (steps", "size = (steps", "test_doctor.py"),
+    Mutant(DOCTOR, "(SAME * self.spread)", "(1e3 * self.spread)", "test_doctor.py"),
     Mutant(DOCTOR, "(episode + 1,", "(episode + 2,", "test_doctor.py"),
     Mutant(DOCTOR, "if batch.truncated.any() or", "if", "test_doctor.py"),
     Mutant(
