@@ -1,7 +1,9 @@
 """HDF5 in D4RL's layout, with the batch's provenance as attributes of the file."""
 
+import io
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +110,65 @@ def bound(file: h5py.File, name: str) -> Column | None:
     return None if name not in file.attrs else np.atleast_1d(np.asarray(file.attrs[name], float))
 
 
+class FileForHDF5(io.FileIO):
+    """A file whose writes never fail: HDF5 crashes if it cannot close what it cannot write.
+
+    From the first failure on, what is written stays in memory until HDF5 has closed the file. That
+    is little, since whoever writes calls `raise_failure` after each column.
+    """
+
+    def __init__(self, path: Path):
+        super().__init__(path, "w+")
+        self.failure: BaseException | None = None
+        self.kept: list[tuple[int, bytes]] = []  # place and content
+
+    def raise_failure(self) -> None:
+        """Raises what kept a write from the disk, if anything did."""
+        if self.failure is not None:
+            raise self.failure
+
+    def write(self, content: Any) -> int:
+        """All of it, to the disk or else to memory."""
+        place, written = self.tell(), 0
+        try:
+            self.raise_failure()
+            while written < len(content):
+                written += super().write(content[written:])
+        except BaseException as failure:  # an interruption too
+            self.failure = failure
+            self.kept.append((place, bytes(content)))
+        return len(content)
+
+    def readinto(self, target: Any) -> int:
+        """What was written there, wherever it is."""
+        place = self.tell()
+        there = super().readinto(target) or 0
+        for start, content in self.kept:
+            first = max(start, place)
+            last = min(start + len(content), place + len(target))
+            if first < last:
+                target[first - place : last - place] = content[first - start : last - start]
+                there = max(there, last - place)
+        return there
+
+    def truncate(self, size: int | None = None) -> int:
+        """Sets the length, if it can be set."""
+        try:
+            return super().truncate(size)
+        except OSError as failure:
+            self.failure = self.failure or failure
+            return self.tell()
+
+
+@contextmanager
+def created(path: Path, **options: Any) -> Iterator[tuple[h5py.File, FileForHDF5]]:
+    """A new HDF5 file, and the file that it is in; the latter's failure is raised in the end."""
+    with FileForHDF5(path) as disk:
+        with h5py.File(disk, "w", **options) as file:
+            yield file, disk
+        disk.raise_failure()
+
+
 def write(dataset: Dataset, path: Path) -> None:
     """Writes the batch, whole or not at all."""
     write_parts([dataset], path)
@@ -116,12 +177,16 @@ def write(dataset: Dataset, path: Path) -> None:
 def write_parts(parts: Iterable[Dataset], path: Path) -> int:
     """Writes a batch that comes in parts, whole or not at all; says how many rows it has."""
     rows = 0
-    with replacing(path) as temporary, h5py.File(temporary, "w", rdcc_nbytes=CHUNK_CACHE) as file:
+    with (
+        replacing(path) as temporary,
+        created(temporary, rdcc_nbytes=CHUNK_CACHE) as (file, disk),
+    ):
         for part in parts:
             columns = part.columns()
             for name, ours in NAMES.items():
                 if ours in columns.arrays:
                     append(file, name, columns.arrays[ours])
+                    disk.raise_failure()
             rows += len(part)
             attributes: dict[str, Any] = {
                 **{

@@ -20,7 +20,7 @@ import numpy as np
 from bcq.dataset import Column, Columns, Dataset, Finding, Provenance
 from bcq.errors import InputError
 from bcq.files import make_directory
-from bcq.formats.hdf5 import column
+from bcq.formats.hdf5 import column, created
 
 PREFIX = "minari:"
 NAME = re.compile(r"([-\w]+/)*[-\w]+-v\d+", re.ASCII)  # of a data set: namespace/name-v0
@@ -181,9 +181,10 @@ def write(dataset: Dataset, folder: Path, identity: str) -> None:
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     make_directory(temporary / "data")
     try:
-        with h5py.File(temporary / "data" / "main_data.hdf5", "w", track_order=True) as file:
+        with created(temporary / "data" / "main_data.hdf5", track_order=True) as (file, disk):
             for number, (start, stop) in enumerate(dataset.episodes.tolist()):
                 write_episode(file.create_group(f"episode_{number}"), dataset, number, start, stop)
+                disk.raise_failure()
         size = (temporary / "data" / "main_data.hdf5").stat().st_size
         metadata = metadata_of(dataset, identity) | {"dataset_size": round(size / 1e6, 1)}
         (temporary / "data" / "metadata.json").write_text(json.dumps(metadata), encoding="utf-8")

@@ -1,5 +1,6 @@
 """CSV and Parquet logs: a row a step, streamed in batches, never held as Python objects."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -167,7 +168,9 @@ def window_ends(log: Log) -> list[int]:
 @contextmanager
 def opened(path: Path, names: Mapping[str, Sequence[str]]) -> Iterator[Log]:
     """The table with its rows in order; a CSV file is first put into a temporary Parquet file."""
-    with TemporaryDirectory() as folder:
+    with told_of(path), room_for_a_copy():
+        temporary = TemporaryDirectory()
+    with temporary as folder:
         with told_of(path):
             parquet = path if path.suffix == ".parquet" else Path(folder) / "log.parquet"
             if parquet != path:
@@ -192,6 +195,18 @@ def told_of(path: Path) -> Iterator[None]:
         kind = "Parquet" if path.suffix == ".parquet" else "CSV"
         words = " ".join(str(error).split())[:300]
         raise InputError(f"{path}: cannot be read as {kind}: {words}") from error
+
+
+@contextmanager
+def room_for_a_copy() -> Iterator[None]:
+    """What the disk of temporary files refuses, in words."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"no room for a temporary copy of it ({os.strerror(error.errno or 0)}); name another "
+            "folder for temporary files in the environment variable TMPDIR"
+        ) from error
 
 
 def mapped(schema: pa.Schema, names: Mapping[str, Sequence[str]]) -> Names:
@@ -391,6 +406,7 @@ def as_parquet(path: Path, parquet: Path, names: Mapping[str, Sequence[str]]) ->
     convert = pyarrow.csv.ConvertOptions(column_types=types, include_columns=wanted)
     with (
         pyarrow.csv.open_csv(path, options, convert_options=convert) as reader,
+        room_for_a_copy(),
         pq.ParquetWriter(parquet, reader.schema, compression="lz4") as writer,
     ):
         for batch in reader:
