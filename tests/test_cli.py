@@ -1,7 +1,9 @@
 """The command line as a user meets it: one line for each mistake, and nothing half-written."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -277,6 +279,28 @@ def test_the_demo_checks_its_options_before_it_writes(
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     main(["--version"])
     assert capsys.readouterr().out == f"bcq {bcq.__version__}\n"
+
+
+def test_the_version_is_no_option_of_a_verb(refused_option: Refusal) -> None:
+    arguments = ("train", "bcq", "--data", "missing.hdf5", "--version")
+    assert "--version" in refused_option(*arguments)
+
+
+def test_the_module_is_the_command() -> None:
+    command = [sys.executable, "-m", "bcq", "--version"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (answer.stdout, answer.stderr) == (f"bcq {bcq.__version__}\n", "")
+
+
+@pytest.mark.parametrize("arguments", [("--version",), ("train", "bcq", "--help")])
+def test_a_reader_that_leaves_early_is_no_error(arguments: tuple[str, ...]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as pipe:
+        command = [sys.executable, "-m", "bcq", *arguments]
+        answer = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, check=False)
+    assert answer.stderr == b""
+    assert answer.returncode == 128 + signal.SIGPIPE  # as of any command that a closed pipe ends
 
 
 @pytest.mark.parametrize(

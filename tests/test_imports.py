@@ -7,6 +7,7 @@ import bcq
 
 # A module may import only from rows below its own.
 LAYERS = (
+    ("bcq.__main__",),
     ("bcq.cli",),
     ("bcq.reproduce",),
     ("bcq.experiments",),

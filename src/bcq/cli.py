@@ -1,6 +1,8 @@
 """The command line: verbs only, no logic."""
 
 import json
+import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -541,7 +543,19 @@ def parse_seeds(text: str) -> list[int]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """What the `bcq` command does."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if "--version" in arguments:
+    try:
+        try:
+            run(arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # whoever read this, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Parses and obeys; what is wrong is said in one line."""
+    if list(arguments) == ["--version"]:
         print(f"bcq {bcq.__version__}")
         return
     try:
