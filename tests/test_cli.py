@@ -333,7 +333,7 @@ def test_a_reader_that_leaves_early_is_no_error(arguments: tuple[str, ...]) -> N
         (("theory",), ["--out", "--seed"]),
         (("reproduce",), ["--preset", "--env", "--out", "--dry-run", "--check"]),
         (("demo", "pendulum"), ["--out", "--steps", "--seed"]),
-        (("evaluate",), ["--env", "--episodes", "--seed", "--json"]),
+        (("evaluate",), ["--env", "--episodes", "--seed", "--json", "--quiet"]),
         (("train", "bcq"), ["--data", "--out", "--resume", "--action-low", "--columns"]),
     ],
 )

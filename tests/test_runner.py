@@ -16,7 +16,8 @@ import pytest
 
 from bcq.experiments import runner
 from bcq.experiments.jobs import Batch, Job, directory_name, is_finished, perform, steps_done
-from bcq.experiments.runner import LocalProcesses, Outcome, run_jobs, words
+from bcq.experiments.runner import LocalProcesses, Outcome, run_jobs
+from bcq.progress import words
 from bcq.runs import locked
 
 

@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from tqdm import tqdm
 
 from bcq.algorithms import DDPG, DDPGConfig, name_of
 from bcq.buffer import (
@@ -33,6 +32,7 @@ from bcq.errors import require_seed
 from bcq.files import make_directory
 from bcq.learning import Minibatch, check_settings
 from bcq.networks import Actor
+from bcq.progress import Progress
 from bcq.rollouts import Step, lockstep
 from bcq.runs import Row, Run, locked, surroundings
 from bcq.training import (
@@ -138,7 +138,7 @@ def continue_behaviour(
     log = RowFile(run.directory / "rows.bin", row_type(environment))
     keys = Keys.of(schedule.seed)
     agent = restored(run, config, schedule, log, keys)
-    with tqdm(total=schedule.steps, initial=agent.steps, unit="step", desc="exploring") as bar:
+    with Progress("exploring", schedule.steps, "step", done=agent.steps) as bar:
         if run.checkpoint_step() is None:
             evaluate_into(run, 0, agent.learner, schedule, bar)
         while agent.steps < schedule.steps:
@@ -152,7 +152,7 @@ def continue_behaviour(
             learn(run, agent, rows, keys)
             seconds = {"acting": acted - start, "learning": time.perf_counter() - acted}
             run.append("timing.jsonl", [{"step": agent.steps, **seconds}])
-            bar.update(agent.steps - before)
+            bar.advance(agent.steps - before)
             if agent.steps // schedule.evaluate_every > before // schedule.evaluate_every:
                 evaluate_into(run, agent.steps, agent.learner, schedule, bar)
                 log.sync()

@@ -13,6 +13,7 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional
 from tyro.extras import SubcommandApp
 
 import bcq
+from bcq import progress
 from bcq.algorithms import ALGORITHMS, name_of
 from bcq.behaviour import BehaviourSchedule
 from bcq.collection import (
@@ -37,6 +38,14 @@ from bcq.training import Schedule
 from bcq.values import measure_run
 
 Config = TypeVar("Config", bound=AlgorithmConfig)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verb:
+    """What every verb that takes a while has."""
+
+    quiet: bool = False
+    """say nothing but errors and the result: no progress, no warnings"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +80,7 @@ def beside(data: Path) -> Path:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train(Generic[Config]):
+class Train(Verb, Generic[Config]):
     """Learn a policy from a fixed batch of logged transitions."""
 
     data: Path
@@ -105,12 +114,12 @@ class Train(Generic[Config]):
         dataset = bcq.Dataset.from_columns(columns, bounds)
         for finding in examine(columns, bounds, discount=getattr(self.algorithm, "discount", 0)):
             if finding.severity == "warning":
-                print(f"bcq: warning: {self.data}: {finding}", file=sys.stderr)
+                progress.say(f"warning: {self.data}: {finding}")
         return dataset
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate:
+class Evaluate(Verb):
     """Measure a trained policy in an environment, without exploration noise."""
 
     run: Positional[Path]
@@ -193,7 +202,7 @@ def as_lines(figures: Mapping[str, object]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollectBehaviour:
+class CollectBehaviour(Verb):
     """Options of the batches that a learning DDPG agent leaves behind."""
 
     env: str
@@ -239,7 +248,7 @@ class CollectConcurrent(CollectBehaviour):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollectFixed:
+class CollectFixed(Verb):
     """Options of the batches that a fixed behaviour collects."""
 
     env: str
@@ -312,7 +321,7 @@ def report(path: Path, dataset: bcq.Dataset) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainExperts:
+class TrainExperts(Verb):
     """Train DDPG agents, rank them by the mean of their last ten evaluations, keep the best."""
 
     env: str
@@ -347,7 +356,7 @@ class ListExperts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inspect:
+class Inspect(Verb):
     """What a batch holds, and what is wrong with it: figures, findings with rows, a picture."""
 
     data: Positional[Path]
@@ -391,7 +400,7 @@ class Inspect:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Convert:
+class Convert(Verb):
     """Write a batch in another format: any that can be read, to HDF5 or Minari."""
 
     source: Positional[Path]
@@ -406,12 +415,12 @@ class Convert:
         """Converts and says how much."""
         rows, findings = convert(self.source, self.target, self.reading.hints(self.env))
         for finding in findings:
-            print(f"bcq: {finding.severity}: {self.source}: {finding}", file=sys.stderr)
+            progress.say(f"{finding.severity}: {self.source}: {finding}")
         print(f"{self.target}: {rows:,} transitions; bcq inspect says what is in them")
 
 
 @dataclass(frozen=True, kw_only=True)
-class HopperDemo:
+class HopperDemo(Verb):
     """BCQ, DDPG and BC learn to hop from imperfect demonstrations (Section 5)."""
 
     out: Path = Path("runs/demo-hopper")
@@ -429,7 +438,7 @@ class HopperDemo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PendulumDemo:
+class PendulumDemo(Verb):
     """BCQ learns to swing up a pendulum from 5,000 random actions (supplement D.3)."""
 
     out: Path = Path("runs/demo-pendulum")
@@ -447,7 +456,7 @@ class PendulumDemo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Theory:
+class Theory(Verb):
     """Walk through the paper's theory: counterexample, grid world, causes, theorems, pictures."""
 
     out: Path = Path("runs/theory")
@@ -464,7 +473,7 @@ class Theory:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reproduce:
+class Reproduce(Verb):
     """Reproduce the paper: run its experiments, draw its figures, judge its claims."""
 
     experiments: Positional[tuple[ExperimentName, ...]] = ()
@@ -567,7 +576,8 @@ def run(arguments: Sequence[str]) -> None:
             config=(OmitArgPrefixes, FlagCreatePairsOff),
         )
         use_compilation_cache()
-        command()
+        with progress.silenced(getattr(command, "quiet", False)):
+            command()
     except BCQError as error:
         sys.exit(f"bcq: {error}")
     except KeyboardInterrupt:

@@ -9,11 +9,10 @@ from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from bcq.algorithms import DDPGConfig
 from bcq.behaviour import BehaviourSchedule, behaviour_dataset, train_behaviour
@@ -25,6 +24,7 @@ from bcq.experts import Expert
 from bcq.files import make_directory, write_text
 from bcq.formats import require_new, save
 from bcq.learning import check_settings
+from bcq.progress import Progress
 from bcq.rollouts import Step, lockstep
 from bcq.runs import locked, read_json
 
@@ -163,13 +163,7 @@ def collect(recipe: Recipe, *, folder: Path | None = None, progress: bool = Fals
         log = RowFile(directory / "rows.bin", row_type(environments[0]))
         waves, count = progress_of(directory, recipe)
         log.cut_back(count)
-        with tqdm(
-            desc="collecting",
-            total=recipe.transitions,
-            initial=count,
-            unit="step",
-            disable=not progress,
-        ) as bar:
+        with Progress("collecting", recipe.transitions, "step", done=count, shown=progress) as bar:
             while count < recipe.transitions:
                 left = recipe.transitions - count
                 steps = islice(play(environments, recipe, WAVE * waves), left)
@@ -203,11 +197,11 @@ def play(environments: Sequence[Environment], recipe: Recipe, first: int) -> Ite
     return lockstep(environments, observations, partial(recipe.behaviour.act, wave=wave))
 
 
-def counted(steps: Iterator[Step], left: int, bar: "tqdm[NoReturn]") -> Iterator[Step]:
+def counted(steps: Iterator[Step], left: int, bar: Progress) -> Iterator[Step]:
     """The same steps, shown on a bar; of the last wave's, no more than are left to collect."""
     for step in steps:
         shown = min(len(step.episodes), left)
-        bar.update(shown)
+        bar.advance(shown)
         left -= shown
         yield step
 

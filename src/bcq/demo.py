@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from tqdm import tqdm
 
 from bcq.algorithms import BCConfig, BCQConfig, DDPGConfig
 from bcq.collection import Recipe, collect_to, imperfect, random_batch
@@ -18,6 +17,7 @@ from bcq.files import last_line, make_directory
 from bcq.formats import load
 from bcq.learning import AlgorithmConfig
 from bcq.plots import learning_curves
+from bcq.progress import over
 from bcq.runs import Run, returns_by_step
 from bcq.training import Schedule, train_run
 
@@ -107,7 +107,7 @@ def trained_beside(
             )
     try:
         yield
-        for name, process in tqdm(started.items(), "baselines", unit="run", disable=not started):
+        for name, process in over(started.items(), "baselines", "run"):
             if process.wait() != 0:
                 log = directory / f"{name}.txt"
                 raise BCQError(f"training {name} failed; {log} ends with: {last_line(log)}")

@@ -10,10 +10,11 @@ from bcq.experiments.estimate import estimate
 from bcq.experiments.jobs import Job, fingerprint, with_needs
 from bcq.experiments.presets import PRESETS, ExperimentName, PresetName
 from bcq.experiments.records import Record, gather, read_records, theory_of, write_records
-from bcq.experiments.runner import LocalProcesses, run_jobs, words
+from bcq.experiments.runner import LocalProcesses, run_jobs
 from bcq.experiments.table import table
 from bcq.experiments.worker import stay_on
 from bcq.files import write_text
+from bcq.progress import words
 from bcq.runs import Row, read_json
 
 

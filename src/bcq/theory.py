@@ -7,10 +7,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from tqdm import tqdm
 
 from bcq.errors import require_seed
 from bcq.files import make_directory, replacing
+from bcq.progress import Progress
 from bcq.tabular.illustrations import (
     HEIGHT,
     WALLS,
@@ -99,12 +99,12 @@ def check_statements(seed: int) -> bool:
     print("\nStatement by statement, on random MDPs")
     rows, held = [], True
     total = sum(statement.cases for statement in STATEMENTS)
-    with tqdm(total=total, desc="checking", unit="MDP", leave=False) as bar:
+    with Progress("checking", total, "MDP") as bar:
         for statement in STATEMENTS:
             worst = 0.0
             for violation in statement.violations(seed):
                 worst = max(worst, violation)
-                bar.update()
+                bar.advance()
             holds = worst <= statement.tolerance
             held &= holds
             rows.append(

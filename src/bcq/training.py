@@ -2,20 +2,19 @@
 
 import json
 import math
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, NoReturn, Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from tqdm import tqdm
 
+from bcq import progress
 from bcq.algorithms import name_of
 from bcq.dataset import Dataset
 from bcq.environments import make_for, reset_seed
@@ -258,7 +257,7 @@ def continue_run(run: Run, config: AlgorithmConfig, schedule: Schedule, dataset:
     start = checkpoint or (0, create(config, dataset, seed=schedule.seed))
     ceiling = largest_value(config, dataset)
     alarm = 2 * ceiling + 1  # a young network's noise is no alarm
-    with tqdm(total=schedule.steps, initial=start[0], unit="update", desc="training") as bar:
+    with progress.Progress("training", schedule.steps, "update", done=start[0]) as bar:
         if checkpoint is None:
             evaluate_into(run, *start, schedule, bar)
         clock = time.perf_counter()
@@ -276,11 +275,10 @@ def continue_run(run: Run, config: AlgorithmConfig, schedule: Schedule, dataset:
             run.append("timing.jsonl", [{"step": step, "seconds": round(seconds, 4)}])
             if abs(metrics.get("target_mean", 0.0)) > alarm:
                 alarm = math.inf  # said once
-                bar.write(
+                progress.say(
                     f"warning: the value target averages {metrics['target_mean']:.4g} at update "
                     f"{step}; no policy could earn more than {ceiling:.4g} from these rewards. "
-                    "The value estimate is running away; training goes on.",
-                    file=sys.stderr,
+                    "The value estimate is running away; training goes on."
                 )
             last = step == schedule.steps
             if schedule.true_value_every and (last or step % schedule.true_value_every == 0):
@@ -289,7 +287,7 @@ def continue_run(run: Run, config: AlgorithmConfig, schedule: Schedule, dataset:
                 evaluate_into(run, step, learner, schedule, bar)
             if last or step % schedule.checkpoint_every == 0:
                 run.save(step, learner)
-            bar.update(step - bar.n)
+            bar.advance(step - bar.done)
             clock = time.perf_counter()
 
 
@@ -385,7 +383,7 @@ class Evaluated(Protocol):
 
 
 def evaluate_into(
-    run: Run, step: int, learner: Algorithm, schedule: Evaluated, bar: "tqdm[NoReturn]"
+    run: Run, step: int, learner: Algorithm, schedule: Evaluated, bar: progress.Progress
 ) -> None:
     """Appends an evaluation's raw returns to the run; its episodes depend on (seed, step)."""
     if schedule.env is None:
@@ -402,7 +400,7 @@ def evaluate_into(
             )
         ],
     )
-    bar.set_postfix_str(f"return {result.mean:.1f} at {step}")
+    bar.note(f"return {result.mean:.1f} at {step}")
 
 
 def stop_if_not_finite(run: Run, step: int, learner: Algorithm, metrics: dict[str, float]) -> None:

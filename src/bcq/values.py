@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from bcq.dataset import Dataset, Floats
 from bcq.environments import (
@@ -26,6 +25,7 @@ from bcq.errors import InputError
 from bcq.files import write_text
 from bcq.learning import AlgorithmConfig, ValueFunction
 from bcq.policy import Policy
+from bcq.progress import Progress
 from bcq.rollouts import lockstep
 from bcq.runs import Row, Run, as_lines
 
@@ -218,11 +218,12 @@ def true_values(
 
     truths, limited = np.zeros(len(rows)), np.zeros(len(rows))
     steps = islice(lockstep(environments, dataset.observations[rows], act), HORIZON)
-    bar = tqdm(steps, "true values", HORIZON, unit="step", disable=not progress)
-    for time, step in enumerate(bar):
-        truths[step.episodes] += discount**time * step.rewards
-        within = time < left[step.episodes]
-        limited[step.episodes[within]] += discount**time * step.rewards[within]
+    with Progress("true values", HORIZON, "step", shown=progress) as bar:
+        for time, step in enumerate(steps):
+            truths[step.episodes] += discount**time * step.rewards
+            within = time < left[step.episodes]
+            limited[step.episodes[within]] += discount**time * step.rewards[within]
+            bar.advance()
     for env in environments:
         env.close()
     return truths, limited

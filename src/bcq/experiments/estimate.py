@@ -4,8 +4,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tqdm import tqdm
-
 from bcq.algorithms import DDPGConfig
 from bcq.collection import collect_random
 from bcq.dataset import Dataset
@@ -21,6 +19,7 @@ from bcq.experiments.jobs import (
 )
 from bcq.learning import AlgorithmConfig
 from bcq.policy import Policy
+from bcq.progress import over
 from bcq.training import train
 
 SECONDS = 2.0  # of updates that are timed
@@ -118,9 +117,7 @@ def bytes_of(job: Job, speeds: Speeds) -> int:
 def estimate(jobs: Sequence[Job], folder: Path, workers: int) -> tuple[list[float], float, int]:
     """Seconds of each job, of all of them on so many workers, and bytes on disk."""
     speeds = Speeds()
-    seconds = [
-        seconds_of(job, folder, speeds) for job in tqdm(jobs, "measuring", leave=False, unit="job")
-    ]
+    seconds = [seconds_of(job, folder, speeds) for job in over(jobs, "measuring", "job")]
     total = max(sum(seconds) / workers, longest_chain(jobs, seconds))
     return seconds, total, sum(bytes_of(job, speeds) for job in jobs)
 

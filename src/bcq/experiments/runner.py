@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TextIO
 
+from bcq import progress
 from bcq.experiments.jobs import (
     Job,
     directory_name,
@@ -20,6 +21,7 @@ from bcq.experiments.jobs import (
     with_needs,
 )
 from bcq.files import last_line, make_directory, write_text
+from bcq.progress import words
 from bcq.runs import locked
 
 POLL = 0.5  # seconds between two looks at what runs
@@ -209,12 +211,14 @@ class Board:
 
     def __init__(self, total: int, folder: Path, screen: TextIO):
         self.total, self.folder, self.screen = total, folder, screen
-        self.live = screen.isatty()
+        self.live = screen.isatty() and not progress.silent
         self.drawn = 0
         self.speeds: dict[str, float] = {}  # steps or updates a second, by kind of job
 
     def say(self, line: str) -> None:
         """A line that stays."""
+        if progress.silent:
+            return
         self.clear()
         print(line, file=self.screen, flush=True)
 
@@ -273,11 +277,3 @@ class Board:
 def kind(job: Job) -> str:
     """Jobs that differ in their seed alone take about as long."""
     return job.name.rsplit("-seed", 1)[0]
-
-
-def words(seconds: float) -> str:
-    """A duration for people."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02} min"
