@@ -23,6 +23,7 @@ LAYERS = (
     ("bcq.doctor", "bcq.formats", "bcq.networks", "bcq.learning", "bcq.rollouts"),
     ("bcq.environments",),
     ("bcq.dataset", "bcq.files", "bcq.tabular"),
+    ("bcq.interruption",),
     ("bcq.errors", "bcq.progress"),
 )
 # Inside these, files may import one another; a file knows what its folder is for.

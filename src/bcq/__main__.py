@@ -1,6 +1,15 @@
-"""The command `bcq`, also as `python -m bcq`."""
+"""The command `bcq`, also as `python -m bcq`: Ctrl-C is watched for before anything heavy loads."""
 
-from bcq.cli import main
+from bcq.interruption import watched
+
+
+def main() -> None:
+    """What the `bcq` command does."""
+    with watched():
+        from bcq import cli  # noqa: PLC0415 - JAX and MuJoCo take seconds to import
+
+        cli.main()
+
 
 if __name__ == "__main__":
     main()

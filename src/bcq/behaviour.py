@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from bcq import interruption
 from bcq.algorithms import DDPG, DDPGConfig, name_of
 from bcq.buffer import (
     RowFile,
@@ -28,13 +29,13 @@ from bcq.buffer import (
 )
 from bcq.dataset import Dataset, Floats, Provenance, TaskSpec
 from bcq.environments import Environment, exploration, make, reset_seed, task_of
-from bcq.errors import require_seed
+from bcq.errors import InterruptionError, require_seed
 from bcq.files import make_directory
 from bcq.learning import Minibatch, check_settings
 from bcq.networks import Actor
 from bcq.progress import Progress
 from bcq.rollouts import Step, lockstep
-from bcq.runs import Row, Run, locked, surroundings
+from bcq.runs import Row, Run, last_step, locked, surroundings
 from bcq.training import (
     ESTIMATE_EVERY,
     Keys,
@@ -98,7 +99,8 @@ def train_behaviour(
     with locked(directory):
         settings = settings_of(config, schedule, task_of(environment))
         run = open_run(directory, settings, resume=resume)
-        continue_behaviour(run, config, schedule, environment)
+        with interruption.deferred():
+            continue_behaviour(run, config, schedule, environment)
     environment.close()
     return run
 
@@ -153,14 +155,22 @@ def continue_behaviour(
             seconds = {"acting": acted - start, "learning": time.perf_counter() - acted}
             run.append("timing.jsonl", [{"step": agent.steps, **seconds}])
             bar.advance(agent.steps - before)
-            if agent.steps // schedule.evaluate_every > before // schedule.evaluate_every:
+            due = agent.steps // schedule.evaluate_every > before // schedule.evaluate_every
+            stopping = interruption.requested() and agent.steps < schedule.steps
+            if due:
                 evaluate_into(run, agent.steps, agent.learner, schedule, bar)
+            if due or stopping:
                 log.sync()
                 run.save(agent.steps, agent.learner)
+            if stopping:
+                raise InterruptionError(
+                    f"step {agent.steps:,} of {schedule.steps:,} is saved in {run.directory}; "
+                    "the same command goes on from there"
+                )
         log.sync()
+        if last_step(run.directory / "episodes.jsonl") != agent.steps:
+            evaluate_into(run, agent.steps, agent.learner, schedule, bar)
         if run.checkpoint_step() != agent.steps:
-            if agent.steps > 0:
-                evaluate_into(run, agent.steps, agent.learner, schedule, bar)
             run.save(agent.steps, agent.learner)
 
 

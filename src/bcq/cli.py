@@ -7,13 +7,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, NoReturn, TypeVar
 
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional
 from tyro.extras import SubcommandApp
 
 import bcq
-from bcq import progress
+from bcq import interruption, progress
 from bcq.algorithms import ALGORITHMS, name_of
 from bcq.behaviour import BehaviourSchedule
 from bcq.collection import (
@@ -26,7 +26,7 @@ from bcq.collection import (
 from bcq.dataset import Finding
 from bcq.doctor import as_json, as_text, examine, repair
 from bcq.environments import require_registered
-from bcq.errors import BCQError, InputError
+from bcq.errors import BCQError, InputError, InterruptionError
 from bcq.experiments.presets import ExperimentName, PresetName
 from bcq.experts import bundled, describe, find, read_expert, train_experts
 from bcq.formats import Hints, as_dataset, bounds_for, convert, read, require_new, save
@@ -38,6 +38,7 @@ from bcq.training import Schedule
 from bcq.values import measure_run
 
 Config = TypeVar("Config", bound=AlgorithmConfig)
+GOES_ON = "what was finished is kept; the same command goes on from there"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,7 @@ class Verb:
 
     quiet: bool = False
     """say nothing but errors and the result: no progress, no warnings"""
+    if_stopped: ClassVar[str] = "nothing was saved; the same command begins anew"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,6 +220,7 @@ class CollectBehaviour(Verb):
     random_steps: int | None = None
     """time steps of uniformly random actions at the start; 10,000 for HalfCheetah, else 1,000"""
     recipe: ClassVar[str]
+    if_stopped = GOES_ON
 
     def __call__(self) -> None:
         """Trains the agent and writes its buffer."""
@@ -257,6 +260,7 @@ class CollectFixed(Verb):
     """HDF5 file to write"""
     seed: int = 0
     """seed of everything random"""
+    if_stopped = GOES_ON
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -334,6 +338,7 @@ class TrainExperts(Verb):
     """time steps of each"""
     out: Path = Path("runs/experts")
     """folder of the agents' runs; the kept ones are in its folder `kept`"""
+    if_stopped = "the agents trained so far are saved; the same command goes on from there"
 
     def __call__(self) -> None:
         """Trains what is not trained yet, and ranks."""
@@ -429,6 +434,7 @@ class HopperDemo(Verb):
     """updates to train each for"""
     seed: int = 0
     """seed of the batch and of training"""
+    if_stopped = GOES_ON
 
     def __call__(self) -> None:
         """Collects, trains, evaluates, draws."""
@@ -447,6 +453,7 @@ class PendulumDemo(Verb):
     """updates to train for"""
     seed: int = 0
     """seed of the batch and of training"""
+    if_stopped = GOES_ON
 
     def __call__(self) -> None:
         """Collects, trains, evaluates, draws."""
@@ -552,14 +559,15 @@ def parse_seeds(text: str) -> list[int]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """What the `bcq` command does."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    try:
+    with interruption.watched():
         try:
-            run(arguments)
-        finally:
-            sys.stdout.flush()
-    except BrokenPipeError:  # whoever read this, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(128 + signal.SIGPIPE)
+            try:
+                run(arguments)
+            finally:
+                sys.stdout.flush()
+        except BrokenPipeError:  # whoever read this, such as `head`, has seen enough
+            progress.discard(sys.stdout)
+            sys.exit(128 + signal.SIGPIPE)
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -567,7 +575,9 @@ def run(arguments: Sequence[str]) -> None:
     if list(arguments) == ["--version"]:
         print(f"bcq {bcq.__version__}")
         return
+    command = None
     try:
+        interruption.check()
         command = application().cli(
             prog="bcq",
             description="Batch-constrained reinforcement learning: learn a policy from logged "
@@ -577,11 +587,20 @@ def run(arguments: Sequence[str]) -> None:
         )
         use_compilation_cache()
         with progress.silenced(getattr(command, "quiet", False)):
+            interruption.check()
             command()
+        if interruption.requested():
+            stop("interrupted, but everything was done already")
+    except (InterruptionError, KeyboardInterrupt) as error:
+        if isinstance(error, KeyboardInterrupt) and interruption.requested():  # the second signal
+            interruption.write(interruption.AT_ONCE)
+            os._exit(interruption.exit_code())  # threads that still compute are not waited for
+        stop(f"stopped; {str(error) or getattr(command, 'if_stopped', Verb.if_stopped)}")
     except BCQError as error:
         sys.exit(f"bcq: {error}")
-    except KeyboardInterrupt:
-        sys.exit(
-            "\nbcq: interrupted; the same command goes on from the last checkpoint "
-            "(train: with --resume)"
-        )
+
+
+def stop(words: str) -> NoReturn:
+    """Ends with the last word on an interruption, and the exit code of one."""
+    progress.put(f"bcq: {words}")
+    sys.exit(interruption.exit_code())

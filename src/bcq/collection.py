@@ -14,12 +14,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from bcq import interruption
 from bcq.algorithms import DDPGConfig
 from bcq.behaviour import BehaviourSchedule, behaviour_dataset, train_behaviour
 from bcq.buffer import RowFile, as_dataset, as_rows, row_type
 from bcq.dataset import ActionBounds, Dataset, Floats, Provenance
 from bcq.environments import Environment, exploration, make, reset_seed, task_of
-from bcq.errors import InputError, require_seed
+from bcq.errors import InputError, InterruptionError, require_seed
 from bcq.experts import Expert
 from bcq.files import make_directory, write_text
 from bcq.formats import require_new, save
@@ -172,6 +173,11 @@ def collect(recipe: Recipe, *, folder: Path | None = None, progress: bool = Fals
                 log.sync()
                 waves, count = waves + 1, count + len(rows)
                 note_progress(directory, recipe, waves, count)
+                if folder is not None and interruption.requested() and count < recipe.transitions:
+                    raise InterruptionError(
+                        f"{count:,} of {recipe.transitions:,} transitions are kept in {folder}; "
+                        "the same command goes on from there"
+                    )
         rows = log.read()[: recipe.transitions]
     bounds = task_of(environments[0]).bounds
     for environment in environments:

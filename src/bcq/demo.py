@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
+from bcq import interruption
 from bcq.algorithms import BCConfig, BCQConfig, DDPGConfig
 from bcq.collection import Recipe, collect_to, imperfect, random_batch
 from bcq.dataset import Dataset
@@ -23,7 +25,7 @@ from bcq.training import Schedule, train_run
 
 PENDULUM, HOPPER = "Pendulum-v1", "Hopper-v5"
 # The command, wherever it is, at a low priority.
-NICELY = (sys.executable, "-c", "import os; os.nice(10); from bcq.cli import main; main()")
+NICELY = (sys.executable, "-c", "import os; os.nice(10); from bcq.__main__ import main; main()")
 
 
 def pendulum(directory: Path, *, steps: int, seed: int) -> None:
@@ -104,16 +106,21 @@ def trained_beside(
                 [*NICELY, "train", name, "--out", str(directory / name), *options],
                 stdout=output,
                 stderr=output,
+                start_new_session=True,  # Ctrl-C reaches this process alone, which asks the others
             )
     try:
         yield
         for name, process in over(started.items(), "baselines", "run"):
-            if process.wait() != 0:
+            while process.poll() is None:
+                interruption.check()
+                time.sleep(0.1)
+            if process.returncode != 0:
                 log = directory / f"{name}.txt"
                 raise BCQError(f"training {name} failed; {log} ends with: {last_line(log)}")
     finally:
         for process in started.values():
             process.terminate()
+        for process in started.values():
             process.wait()
 
 

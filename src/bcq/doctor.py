@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bcq import interruption
 from bcq.dataset import (
     ActionBounds,
     Column,
@@ -613,7 +614,10 @@ def examine(
             bad[finding.rows] = True
         arrays, kept = without(arrays, bad)
         evidence = evidence_of(columns, arrays, bounds, discount)
-        advice = [f for check in ADVICE for f in check(evidence)] if len(kept) else []
+        advice: list[Finding] = []
+        for check in ADVICE if len(kept) else ():
+            interruption.check()
+            advice += check(evidence)
         found += [columns.in_file(replace(f, rows=kept[f.rows])) for f in advice]
     return sorted((*found, *columns.findings), key=lambda f: SEVERITIES.index(f.severity))
 

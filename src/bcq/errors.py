@@ -13,6 +13,10 @@ class DivergenceError(BCQError):
     """Training produced numbers that are not finite."""
 
 
+class InterruptionError(BCQError):
+    """The user wants to stop; the message says what was saved, if anything was."""
+
+
 def require_seed(seed: int) -> None:
     """Refuses what is no seed here: JAX takes 31 bits without rounding."""
     if not 0 <= seed < 2**31:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bcq import interruption
 from bcq.environments import make_for, reset_seed
 from bcq.errors import InputError, require_seed
 from bcq.policy import Policy
@@ -57,6 +58,7 @@ def evaluate(policy: Policy, environment: str, *, episodes: int = 10, seed: int 
     ):
         returns[step.episodes] += step.rewards
         lengths[step.episodes] += 1
+        interruption.check()
     for env in environments:
         env.close()
     return Evaluation(returns, lengths)

@@ -3,12 +3,13 @@
 All of it goes to stderr, and none of it is worth failing for: a reader of the log may have left.
 """
 
+import os
 import sys
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import NoReturn, Self, TypeVar
+from typing import NoReturn, Self, TextIO, TypeVar
 
 from tqdm import tqdm
 
@@ -32,8 +33,21 @@ def silenced(wanted: bool) -> Iterator[None]:
 def say(text: str) -> None:
     """A line that is no error, above the bar if there is one."""
     if not silent:
-        with suppress(OSError):
-            tqdm.write(f"bcq: {text}", file=sys.stderr)
+        put(f"bcq: {text}")
+
+
+def put(line: str) -> None:
+    """Writes a line to stderr, above the bar if there is one, whether or not anybody reads it."""
+    try:
+        tqdm.write(line, file=sys.stderr)
+    except OSError:
+        discard(sys.stderr)
+
+
+def discard(stream: TextIO) -> None:
+    """Throws away what a stream has left and what is to come: its reader has gone."""
+    with suppress(OSError):  # no file at all
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def words(seconds: float) -> str:
@@ -76,8 +90,7 @@ class Progress:
             self.bar.update(count)
         elif self.shown and time.monotonic() - self.said >= EVERY:
             self.said = time.monotonic()
-            with suppress(OSError):
-                print(self.line(), file=sys.stderr, flush=True)
+            put(self.line())
 
     def note(self, remark: str) -> None:
         """Something to stand behind the figures."""

@@ -322,6 +322,7 @@ def commit() -> str | None:
             capture_output=True,
             text=True,
             check=True,
+            start_new_session=True,  # Ctrl-C is not for git
         )
     except (OSError, subprocess.CalledProcessError):
         return None

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from bcq import interruption
 from bcq.errors import require_seed
 from bcq.files import make_directory, replacing
 from bcq.progress import Progress
@@ -105,6 +106,7 @@ def check_statements(seed: int) -> bool:
             for violation in statement.violations(seed):
                 worst = max(worst, violation)
                 bar.advance()
+                interruption.check()
             holds = worst <= statement.tolerance
             held &= holds
             rows.append(

@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bcq import progress
+from bcq import interruption, progress
 from bcq.algorithms import name_of
 from bcq.dataset import Dataset
 from bcq.environments import make_for, reset_seed
-from bcq.errors import DivergenceError, InputError, require_seed
+from bcq.errors import DivergenceError, InputError, InterruptionError, require_seed
 from bcq.evaluation import evaluate
 from bcq.files import make_directory
 from bcq.learning import (
@@ -245,7 +245,12 @@ def train_run(
     make_directory(directory)
     with locked(directory):
         run = open_run(directory, settings_of(config, schedule, dataset), resume=resume)
-        continue_run(run, config, schedule, dataset)
+        try:
+            with interruption.deferred():
+                continue_run(run, config, schedule, dataset)
+        except InterruptionError as error:
+            again = "the same command" if resume else "the same command with --resume"
+            raise InterruptionError(f"{error}; {again} goes on from there") from error
     return run
 
 
@@ -260,6 +265,8 @@ def continue_run(run: Run, config: AlgorithmConfig, schedule: Schedule, dataset:
     with progress.Progress("training", schedule.steps, "update", done=start[0]) as bar:
         if checkpoint is None:
             evaluate_into(run, *start, schedule, bar)
+            if interruption.requested():
+                raise InterruptionError(f"no update was made yet in {run.directory}")
         clock = time.perf_counter()
         for step, learner, metrics in train(
             config,
@@ -285,9 +292,14 @@ def continue_run(run: Run, config: AlgorithmConfig, schedule: Schedule, dataset:
                 measure_values_into(run, step, learner, schedule, dataset)
             if last or step % schedule.evaluate_every == 0:
                 evaluate_into(run, step, learner, schedule, bar)
-            if last or step % schedule.checkpoint_every == 0:
+            stopping = interruption.requested()
+            if last or stopping or step % schedule.checkpoint_every == 0:
                 run.save(step, learner)
             bar.advance(step - bar.done)
+            if stopping and not last:
+                raise InterruptionError(
+                    f"update {step:,} of {schedule.steps:,} is saved in {run.directory}"
+                )
             clock = time.perf_counter()
 
 

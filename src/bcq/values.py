@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from bcq import interruption
 from bcq.dataset import Dataset, Floats
 from bcq.environments import (
     Environment,
@@ -224,6 +225,7 @@ def true_values(
             within = time < left[step.episodes]
             limited[step.episodes[within]] += discount**time * step.rewards[within]
             bar.advance()
+            interruption.check()
     for env in environments:
         env.close()
     return truths, limited

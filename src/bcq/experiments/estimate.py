@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from bcq import interruption
 from bcq.algorithms import DDPGConfig
 from bcq.collection import collect_random
 from bcq.dataset import Dataset
@@ -75,6 +76,7 @@ class Speeds:
 
 def seconds_of(job: Job, folder: Path, speeds: Speeds) -> float:
     """At most: evaluations are taken to last to their time limit."""
+    interruption.check()
     if is_finished(job, folder):
         return 0.0
     left = job.length - steps_done(job, folder)

@@ -6,12 +6,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TextIO
 
-from bcq import progress
+from bcq import interruption, progress
+from bcq.errors import InterruptionError
 from bcq.experiments.jobs import (
     Job,
     directory_name,
@@ -63,13 +65,12 @@ class LocalProcess:
         return self.process.poll()
 
     def stop(self) -> None:
-        """Asks, and insists after ten seconds."""
-        self.process.terminate()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        """Asks it to save and stop, insists after ten seconds."""
+        for order in (self.process.terminate, self.process.terminate, self.process.kill):
+            order()
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(10)
+                return
 
 
 def cores() -> list[int]:
@@ -144,6 +145,11 @@ def run_jobs(jobs: Sequence[Job], folder: Path, engine: Engine, *, screen: TextI
             start_ready(waiting, running, outcome, folder, engine)
             board.show(running, waiting, outcome)
             time.sleep(POLL)
+            if interruption.requested():
+                raise InterruptionError(
+                    f"{len(outcome.done)} of {len(everything)} jobs are done, those under way keep "
+                    "what they saved; the same command goes on from there"
+                )
             for slot in [slot for slot, one in running.items() if one.process.poll() is not None]:
                 end(running.pop(slot), outcome, folder, board)
     board.clear()
@@ -156,8 +162,8 @@ def stopping(running: dict[int, Running]) -> Iterator[None]:
     try:
         yield
     finally:
-        for one in running.values():
-            one.process.stop()
+        with ThreadPoolExecutor() as pool:  # all at once: each may finish what it is at
+            list(pool.map(lambda one: one.process.stop(), running.values()))
 
 
 def skip_hopeless(waiting: list[Job], outcome: Outcome) -> None:

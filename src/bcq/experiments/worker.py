@@ -7,7 +7,8 @@ import threading
 import time
 from pathlib import Path
 
-from bcq.errors import BCQError
+from bcq import interruption
+from bcq.errors import BCQError, InterruptionError
 from bcq.experiments.jobs import from_json, perform
 from bcq.runs import read_json, use_compilation_cache
 
@@ -34,15 +35,19 @@ def end_with(parent: int) -> None:
 def main() -> None:
     """Does the job that FOLDER/JOB/job.json describes; says in one line why it cannot."""
     folder, name, *core = sys.argv[1:]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leaves no temporary file behind
-    end_with(os.getppid())
-    if core:
-        stay_on(int(core[0]))
-    use_compilation_cache()
-    try:
-        perform(from_json(read_json(Path(folder) / name / "job.json")), Path(folder))
-    except BCQError as error:
-        sys.exit(f"bcq: {error}")
+    with interruption.watched():
+        end_with(os.getppid())
+        if core:
+            stay_on(int(core[0]))
+        use_compilation_cache()
+        try:
+            perform(from_json(read_json(Path(folder) / name / "job.json")), Path(folder))
+        except InterruptionError:
+            sys.exit(interruption.exit_code())  # the runner says what there is to say
+        except KeyboardInterrupt:
+            os._exit(interruption.exit_code())
+        except BCQError as error:
+            sys.exit(f"bcq: {error}")
 
 
 if __name__ == "__main__":

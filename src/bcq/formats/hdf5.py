@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 from h5py import h5d, h5g, h5l, h5o, h5s
 
+from bcq import interruption
 from bcq.dataset import Column, Columns, Dataset, Provenance
 from bcq.errors import InputError
 from bcq.files import replacing
@@ -65,6 +66,7 @@ def column(file: h5py.Group, name: str) -> Column | None:
     By h5py's inner interface: the outer one takes three times as long for each of the many small
     arrays of a Minari data set.
     """
+    interruption.check()
     item = file.id
     for part in name.encode().split(b"/"):
         if not isinstance(item, h5g.GroupID) or not item.links.exists(part):
@@ -187,6 +189,7 @@ def write_parts(parts: Iterable[Dataset], path: Path) -> int:
                 if ours in columns.arrays:
                     append(file, name, columns.arrays[ours])
                     disk.raise_failure()
+                    interruption.check()
             rows += len(part)
             attributes: dict[str, Any] = {
                 **{

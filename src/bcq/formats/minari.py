@@ -17,6 +17,7 @@ import gymnasium
 import h5py
 import numpy as np
 
+from bcq import interruption
 from bcq.dataset import Column, Columns, Dataset, Finding, Provenance
 from bcq.errors import InputError
 from bcq.files import make_directory
@@ -185,6 +186,7 @@ def write(dataset: Dataset, folder: Path, identity: str) -> None:
             for number, (start, stop) in enumerate(dataset.episodes.tolist()):
                 write_episode(file.create_group(f"episode_{number}"), dataset, number, start, stop)
                 disk.raise_failure()
+                interruption.check()
         size = (temporary / "data" / "main_data.hdf5").stat().st_size
         metadata = metadata_of(dataset, identity) | {"dataset_size": round(size / 1e6, 1)}
         (temporary / "data" / "metadata.json").write_text(json.dumps(metadata), encoding="utf-8")

@@ -16,6 +16,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from bcq import interruption
 from bcq.dataset import (
     FLAGS,
     MATRICES,
@@ -259,7 +260,9 @@ def batches(
 ) -> Iterator[pa.RecordBatch]:
     """Some columns of some row groups (of all), in the file's order."""
     columns = [column for name in wanted for column in names.get(name, ())]
-    return file.iter_batches(BATCH_ROWS, row_groups=groups, columns=columns)
+    for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=columns):
+        interruption.check()
+        yield batch
 
 
 def group_sizes(file: pq.ParquetFile) -> list[int]:
@@ -411,3 +414,4 @@ def as_parquet(path: Path, parquet: Path, names: Mapping[str, Sequence[str]]) ->
     ):
         for batch in reader:
             writer.write_batch(batch)
+            interruption.check()
