@@ -115,6 +115,36 @@ def loaded(run: Run) -> tuple[int, Algorithm]:
     return checkpoint
 
 
+# Going on elsewhere
+
+
+def test_going_on_with_other_threads_is_said_and_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def go_on(threads: int, steps: int) -> list[dict[str, int]]:
+        monkeypatch.setattr(runs, "threads", lambda: threads)
+        schedule = replace(SCHEDULE, steps=steps)
+        run = train_run(tmp_path, CounterConfig(), schedule, batch(), resume=True)
+        assert Run.open(tmp_path).config == run.config
+        return [
+            {name: each[name] for name in ("step", "threads")}
+            for each in run.config.get("continuations", [])
+        ]
+
+    assert go_on(2, 200) == []
+    assert go_on(2, 400) == []
+    assert capsys.readouterr().err == ""
+    assert go_on(1, 600) == [{"step": 400, "threads": 1}]
+    warning = capsys.readouterr().err
+    assert warning.startswith(f"bcq: warning: {tmp_path}: goes on with threads = 1, not 2: ")
+    assert warning.count("\n") == 1
+    assert go_on(1, 800) == [{"step": 400, "threads": 1}]
+    assert go_on(2, 800) == [{"step": 400, "threads": 1}]  # finished: nothing went on
+    assert capsys.readouterr().err == ""
+    assert go_on(2, 900)[1:] == [{"step": 800, "threads": 2}]
+    assert "threads = 2, not 1" in capsys.readouterr().err
+
+
 # What config.json holds
 
 

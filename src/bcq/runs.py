@@ -1,6 +1,6 @@
 """A run directory: settings, metrics, raw returns and checkpoints, none of them half-written.
 
-config.json       everything the run depends on, written once
+config.json       everything the run depends on, and where it went on with other threads or versions
 metrics.jsonl     one row every hundred updates
 episodes.jsonl    one row an evaluation episode
 values.jsonl      one row a state-action pair whose true value was measured
@@ -58,7 +58,7 @@ class Run:
         make_directory(directory)
         config = {"format": FORMAT, **config}
         run = cls(directory, config)
-        run._write_config()
+        run.write_config()
         return run
 
     @classmethod
@@ -76,7 +76,8 @@ class Run:
                 raise InputError(f"{path}: is damaged ({part} is missing)")
         return cls(directory, config)
 
-    def _write_config(self) -> None:
+    def write_config(self) -> None:
+        """Stores what was changed in the settings."""
         write_text(self.directory / "config.json", json.dumps(self.config, indent=2) + "\n")
 
     @property
@@ -169,7 +170,7 @@ class Run:
             raise InputError(f"{self.directory}: is already at update {done}, beyond {steps}")
         if self.config["schedule"]["steps"] != steps:
             self.config["schedule"]["steps"] = steps
-            self._write_config()
+            self.write_config()
 
     def load(self) -> tuple[int, Algorithm] | None:
         """The newest checkpoint's step and learner, or None where there is none yet."""

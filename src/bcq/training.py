@@ -347,7 +347,30 @@ def open_run(directory: Path, settings: Row, *, resume: bool) -> Run:
                     f"{now.get(name)}; resume with the same settings, or start anew elsewhere"
                 )
     run.extend(settings["schedule"]["steps"])
+    note_continuation(run, settings)
     return run
+
+
+def note_continuation(run: Run, settings: Row) -> None:
+    """Says and records where a run goes on in other surroundings: its bytes may then differ."""
+    step, continuations = run.checkpoint_step() or 0, run.config.get("continuations", [])
+    now = {name: settings[name] for name in ("versions", "commit", "device", "threads")}
+    before, after = (
+        {key: value for name in now for key, value in flat(name, row.get(name)).items()}
+        for row in (continuations[-1] if continuations else run.config, now)
+    )
+    changed = [
+        f"{name} = {after.get(name)}, not {before.get(name)}"
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
+    if changed and step < run.config["schedule"]["steps"]:
+        run.config["continuations"] = [*continuations, {"step": step, **now}]
+        run.write_config()
+        progress.say(
+            f"warning: {run.directory}: goes on with {'; '.join(changed)}: the numbers may differ "
+            "from those of a run never interrupted, and config.json says so"
+        )
 
 
 def flat(name: str, value: object) -> Row:
