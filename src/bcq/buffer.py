@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from bcq.dataset import ActionBounds, Columns, Dataset, Provenance, TaskSpec
 from bcq.environments import Environment, simulator_state, task_of
 from bcq.errors import InputError
+from bcq.files import require_regular
 from bcq.learning import Minibatch
 from bcq.rollouts import Step
 
@@ -60,6 +61,7 @@ class RowFile:
     """Rows on disk. What was appended since the last `sync` may be lost; `cut_back` removes it."""
 
     def __init__(self, path: Path, kind: np.dtype[Any]):
+        require_regular(path)
         self.path = path
         self.kind = kind
 

@@ -5,10 +5,11 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import ClassVar, Generic, NoReturn, TypeVar
 
+from jax.errors import JaxRuntimeError
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional
 from tyro.extras import SubcommandApp
 
@@ -596,8 +597,37 @@ def run(arguments: Sequence[str]) -> None:
             interruption.write(interruption.AT_ONCE)
             os._exit(interruption.exit_code())  # threads that still compute are not waited for
         stop(f"stopped; {str(error) or getattr(command, 'if_stopped', Verb.if_stopped)}")
+    except InputError as error:
+        sys.exit("bcq: " + str(error).replace("\n", "\\n"))  # a file's name may have any character
     except BCQError as error:
         sys.exit(f"bcq: {error}")
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        sys.exit(f"bcq: {str(error.filename or 'a file')[:200]}: {error.strerror or error}")
+    except (MemoryError, JaxRuntimeError) as error:
+        if isinstance(error, JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        sys.exit(f"bcq: memory is exhausted: {too_large(command)} ({first_line(error)})")
+
+
+def too_large(command: object) -> str:
+    """What there is to make smaller: the sizes that were given, of those that an algorithm has."""
+    if not isinstance(command, Train):
+        return "give it less to do at a time"
+    sizes = [
+        each
+        for each in fields(command.algorithm)
+        if each.name.endswith(("_size", "_sizes", "_samples", "members"))
+    ]
+    given = [each for each in sizes if getattr(command.algorithm, each.name) != each.default]
+    named = (f"--{e.name.replace('_', '-')} {getattr(command.algorithm, e.name)}" for e in given)
+    return f"{', '.join(named) or 'the batch, or the networks,'} is too large"
+
+
+def first_line(error: BaseException) -> str:
+    """An exception of somebody else's code in one line."""
+    return (str(error) or type(error).__name__).split("\n")[0][:200]
 
 
 def stop(words: str) -> NoReturn:

@@ -117,9 +117,15 @@ class TaskSpec:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "TaskSpec":
-        """The inverse of `as_json`."""
-        bounds = ActionBounds(np.array(content["action_low"]), np.array(content["action_high"]))
-        return cls(content["observation_size"], bounds)
+        """The inverse of `as_json`; of anything else, a ValueError."""
+        try:
+            low, high = (np.array(content[name], float) for name in ("action_low", "action_high"))
+            size, bounds = content["observation_size"], ActionBounds(low, high)
+        except (KeyError, TypeError, InputError) as error:
+            raise ValueError(f"task: {error!r}") from error
+        if type(size) is not int or size < 1 or low.size < 1:
+            raise ValueError(f"task: observations of size {size}, actions of size {low.size}")
+        return cls(size, bounds)
 
 
 Severity = Literal["error", "warning", "note"]

@@ -19,7 +19,7 @@ from bcq.behaviour import BehaviourSchedule, train_behaviour
 from bcq.dataset import TaskSpec
 from bcq.errors import InputError
 from bcq.evaluation import evaluate
-from bcq.files import make_directory, replacing, write_text
+from bcq.files import make_directory, replacing, require_regular, write_text
 from bcq.networks import Actor
 from bcq.policy import Policy
 from bcq.runs import Row, Run, named_arrays, read_json, returns_by_step, with_arrays
@@ -84,6 +84,7 @@ def of_run(directory: Path, environment: str) -> Expert:
 def read_expert(path: str | Path) -> Expert:
     """An expert from its safetensors file and the card beside it."""
     path = Path(path)
+    require_regular(path)
     card = read_json(path.with_suffix(".json"))
     try:
         task = TaskSpec.from_json(card["task"])

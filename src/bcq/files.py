@@ -8,9 +8,18 @@ from pathlib import Path
 from bcq.errors import InputError
 
 
+def require_regular(path: Path) -> None:
+    """Refuses what is there and no regular file: a pipe would be waited for, a device never end."""
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; name a file")
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: is a pipe, a socket or a device; name a regular file")
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a temporary path to write to; on success it is synced and takes the name `path`."""
+    require_regular(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary

@@ -1,5 +1,6 @@
 """The pure pieces every algorithm shares."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
@@ -78,6 +79,8 @@ def check_settings(
     """Refuses settings outside their range, by name."""
     ranges: tuple[tuple[Sequence[str], str, Callable[[float], bool]], ...] = (
         (at_least_one, "at least 1", lambda value: value >= 1),
+        (at_least_one, f"below {2**31}", lambda value: value < 2**31),  # JAX counts in 32 bits
+        ((*positive, *not_negative), "finite", lambda value: not math.isinf(value)),
         (positive, "above 0", lambda value: value > 0),
         (not_negative, "0 or more", lambda value: value >= 0),
         (fractions, "between 0 and 1", lambda value: 0 <= value <= 1),

@@ -30,12 +30,19 @@ from safetensors import SafetensorError
 from bcq.algorithms import ALGORITHMS
 from bcq.dataset import TaskSpec
 from bcq.errors import InputError
-from bcq.files import make_directory, replacing, write_text
+from bcq.files import make_directory, replacing, require_regular, write_text
 from bcq.learning import Acting, Algorithm, AlgorithmConfig
 from bcq.policy import Policy
 
 FORMAT = 1
 LOGS = ("metrics.jsonl", "episodes.jsonl", "values.jsonl", "timing.jsonl")
+NOTHING = type(None)
+# What config.json must hold, and of which type; a part comes before what is in it.
+CONFIG: dict[str, Any] = {
+    **{"algorithm": str, "settings": dict, "schedule": dict, "dataset": dict, "task": dict},
+    **{"schedule.steps": int, "schedule.seed": int, "schedule.env": (str, NOTHING)},
+    **{"dataset.environment": (str, NOTHING), "versions": dict, "versions.bcq": str},
+}
 Row = dict[str, Any]
 Learner = TypeVar("Learner", bound=Acting)
 
@@ -71,9 +78,18 @@ class Run:
         config = read_json(path)
         if config.get("format") != FORMAT:
             raise InputError(f"{path}: is not of this version's format ({FORMAT})")
-        for part in ("algorithm", "settings", "schedule", "dataset", "task"):
-            if part not in config:
-                raise InputError(f"{path}: is damaged ({part} is missing)")
+        for place, kinds in CONFIG.items():
+            value: Any = config
+            for key in place.split("."):
+                if key not in value:
+                    raise InputError(f"{path}: is damaged ({place} is missing)")
+                value = value[key]
+            if not isinstance(value, kinds):
+                raise InputError(f"{path}: is damaged ({place} is {value!r:.50})")
+        try:
+            TaskSpec.from_json(config["task"])
+        except ValueError as error:
+            raise InputError(f"{path}: is damaged ({error})") from error
         return cls(directory, config)
 
     def write_config(self) -> None:
@@ -88,7 +104,7 @@ class Run:
             return ALGORITHMS[name](
                 **{k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, InputError) as error:
             raise InputError(
                 f"{self.directory / 'config.json'}: algorithm {name!r} with these settings is "
                 f"not known to this version: {error}"
@@ -108,14 +124,20 @@ class Run:
         except OSError as error:
             raise InputError(f"cannot write {path}: {error.strerror}") from error
 
-    def read(self, log: str) -> list[Row]:
-        """All whole rows of a log."""
+    def read(self, log: str, *numbers: str) -> list[Row]:
+        """All whole rows of a log, each with its step and the numbers asked for."""
         path = self.directory / log
-        lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+        require_regular(path)
         try:
-            return [json.loads(line) for line in lines]
-        except ValueError as error:
+            lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+            rows = [json.loads(line) for line in lines]
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError(f"{path}: is damaged: {error}") from error
+        for number, row in enumerate(rows):
+            for name in ("step", *numbers):
+                if not isinstance(row, dict) or not isinstance(row.get(name), int | float):
+                    raise InputError(f"{path}: is damaged: row {number} has no {name}")
+        return rows
 
     def cut_back(self, step: int) -> None:
         """Removes from the logs what came after a step, or all of them before the first."""
@@ -178,6 +200,7 @@ class Run:
         if pointer is None:
             return None
         path = self.directory / Path(pointer["file"]).name
+        require_regular(path)
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -196,9 +219,15 @@ class Run:
     def skeleton(self) -> Algorithm:
         """A learner with shapes in the place of arrays."""
         task, algorithm = self.task, self.algorithm
-        shapes: Algorithm = jax.eval_shape(
-            lambda: algorithm.create(task.observation_size, task.action_size, jax.random.key(0))
-        )
+        try:
+            shapes: Algorithm = jax.eval_shape(
+                lambda: algorithm.create(task.observation_size, task.action_size, jax.random.key(0))
+            )
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise InputError(
+                f"{self.directory / 'config.json'}: no learner can be made from these settings: "
+                f"{' '.join(str(error).split()):.200}"
+            ) from error
         return shapes
 
     def policy(self) -> Policy:
@@ -212,7 +241,7 @@ class Run:
 def returns_by_step(run: Run) -> dict[int, list[float]]:
     """Each evaluation's returns, in the order they were made."""
     returns: dict[int, list[float]] = defaultdict(list)
-    for row in run.read("episodes.jsonl"):
+    for row in run.read("episodes.jsonl", "return"):
         returns[row["step"]].append(row["return"])
     return returns
 
@@ -221,16 +250,21 @@ def last_step(log: Path) -> int:
     """The step of a log's last whole row, found from its end; 0 where there is none."""
     if not log.exists():
         return 0
+    require_regular(log)
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - 10_000))
         lines = file.read().split(b"\n")[:-1]
-    return int(json.loads(lines[-1])["step"]) if lines else 0
+    try:
+        return int(json.loads(lines[-1])["step"]) if lines else 0
+    except (ValueError, LookupError, TypeError) as error:
+        raise InputError(f"{log}: its last row is damaged: {error!r}") from error
 
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """Keeps a second process from writing a run meanwhile."""
     path = directory / ".lock"
+    require_regular(path)
     try:
         file = path.open("w")
     except OSError as error:
@@ -250,9 +284,10 @@ def as_lines(rows: Iterable[Row]) -> str:
 
 def read_json(path: Path) -> Row:
     """A JSON object from a file."""
+    require_regular(path)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):
         raise InputError(f"{path}: must hold a JSON object")

@@ -356,7 +356,11 @@ def note_continuation(run: Run, settings: Row) -> None:
     step, continuations = run.checkpoint_step() or 0, run.config.get("continuations", [])
     now = {name: settings[name] for name in ("versions", "commit", "device", "threads")}
     before, after = (
-        {key: value for name in now for key, value in flat(name, row.get(name)).items()}
+        {
+            key: value
+            for name in ("versions", "device", "threads")  # a commit may have changed a document
+            for key, value in flat(name, row.get(name)).items()
+        }
         for row in (continuations[-1] if continuations else run.config, now)
     )
     changed = [

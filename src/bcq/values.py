@@ -98,7 +98,7 @@ class Values:
 def values_by_step(run: Run) -> dict[int, Values]:
     """Each measurement of a run, in the order they were made."""
     pairs: dict[int, list[Row]] = defaultdict(list)
-    for row in run.read("values.jsonl"):
+    for row in run.read("values.jsonl", "row", "estimate", "truth", "limited"):
         pairs[row["step"]].append(row)
     return {step: Values.from_pairs(rows) for step, rows in pairs.items()}
 

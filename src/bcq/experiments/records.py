@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bcq.errors import InputError
 from bcq.experiments.jobs import Behaviour, Job, Theory, Training, directory_name, is_finished
-from bcq.files import write_text
+from bcq.files import require_regular, write_text
 from bcq.runs import Row, Run, as_lines, read_json, returns_by_step
 from bcq.values import values_by_step
 
@@ -145,6 +145,7 @@ def write_records(records: Iterable[Record], path: Path) -> None:
 
 def read_records(path: Path) -> list[Record]:
     """The inverse."""
+    require_regular(path)
     try:
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         if any(row.pop("format") != FORMAT for row in rows):
@@ -161,7 +162,7 @@ def read_records(path: Path) -> list[Record]:
         ]
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{path}: is no file of records: {error}") from error
 
 

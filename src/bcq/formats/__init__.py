@@ -9,7 +9,7 @@ import numpy as np
 from bcq.dataset import ActionBounds, Column, Columns, Dataset, Finding
 from bcq.environments import registered_bounds
 from bcq.errors import InputError
-from bcq.files import make_directory
+from bcq.files import make_directory, require_regular
 from bcq.formats import hdf5, minari, npz
 
 SUFFIXES = (".hdf5", ".h5")
@@ -92,7 +92,9 @@ def existing(name: str | Path) -> Path:
             raise InputError(
                 f"{path}: is a folder, and no Minari data set; name the file inside it"
             )
-    elif path.suffix not in READABLE:
+        return path
+    require_regular(path)
+    if path.suffix not in READABLE:
         raise InputError(f"{path}: unknown kind of file; known are {', '.join(READABLE)}")
     return path
 

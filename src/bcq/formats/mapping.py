@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from bcq.errors import InputError
+from bcq.files import require_regular
 
 Names = dict[str, tuple[str, ...]]  # ours -> the file's, which may hold * for any text
 
@@ -38,6 +39,7 @@ def parse_columns(words: Sequence[str]) -> Names:
 
 def read_mapping(path: Path) -> Names:
     """A mapping file: a name and its column, or list of columns, in JSON or TOML."""
+    require_regular(path)
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise InputError(f"{path}: is too large for a mapping file")

@@ -20,7 +20,7 @@ import numpy as np
 from bcq import interruption
 from bcq.dataset import Column, Columns, Dataset, Finding, Provenance
 from bcq.errors import InputError
-from bcq.files import make_directory
+from bcq.files import make_directory, require_regular
 from bcq.formats.hdf5 import column, created
 
 PREFIX = "minari:"
@@ -46,6 +46,7 @@ def read(folder: Path) -> Columns:
         for name in ("metadata.json", "main_data.hdf5"):
             if folder.resolve() not in (folder / name).resolve().parents:
                 raise InputError(f"{name}: leads out of the folder; copy the file into it")
+            require_regular(folder / name)
         metadata = json.loads((folder / "metadata.json").read_text(encoding="utf-8"))
         if (kind := metadata.get("data_format", "hdf5")) != "hdf5":
             raise InputError(f"its data are {kind}; make it anew with data_format='hdf5'")
