@@ -14,11 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from gymnasium.envs.registration import EnvSpec
 
 import bcq
 from bcq.cli import main
@@ -554,6 +556,70 @@ def test_a_bad_input_is_refused_in_one_line(
 
 
 # What only a run of its own brings to light
+
+
+class Failing(gymnasium.Env[Any, Any]):
+    """An environment that fails in one way or another."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
+    action_space = gymnasium.spaces.Box(-2, 2, (1,), np.float32)
+
+    def __init__(self, way: str):
+        if way == "init":
+            raise OSError("no licence\nfor this machine")
+        self.way = way
+
+    def reset(self, **_: Any) -> Any:
+        if self.way == "reset":
+            raise KeyError("world")
+        return np.full(2 if self.way == "shape" else 3, 0, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        if self.way == "step":
+            raise ZeroDivisionError("no\nfriction")
+        if self.way == "four":
+            return np.zeros(3, np.float32), 0.0, False, {}
+        reward = np.nan if self.way == "reward" else 0.0
+        seen = np.full(3, np.nan if self.way == "nan" else 0, np.float32)
+        return seen, reward, False, False, {}
+
+
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        ("init", "cannot be made: OSError: no licence for this machine"),
+        ("reset", "reset failed: KeyError: 'world'"),
+        ("shape", "reset gave an observation of float32 and shape (2,), not (3,)"),
+        ("step", "step failed: ZeroDivisionError: no friction"),
+        ("four", "step failed: ValueError: not enough values to unpack"),
+        ("nan", "step gave an observation not finite"),
+        ("reward", "step gave a reward of nan"),
+    ],
+)
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("evaluate", "run", "--env", "Failing-v0", "--episodes", "1"),
+        ("collect", "random", "--env", "Failing-v0", "--out", "new.hdf5", "--transitions", "5"),
+        ("collect", "concurrent", "--env", "Failing-v0", "--out", "new.hdf5", "--transitions", "5"),
+    ],
+)
+def test_an_environment_that_fails_is_named(
+    way: str,
+    words: str,
+    command: tuple[str, ...],
+    good: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shutil.copytree(good, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    spec = EnvSpec("Failing-v0", lambda **_: Failing(way), disable_env_checker=True)
+    monkeypatch.setitem(gymnasium.registry, "Failing-v0", spec)
+    with pytest.raises(SystemExit) as caught:
+        main(list(command))
+    assert str(caught.value.code).startswith(f"bcq: environment Failing-v0: {words}")
+    assert "\n" not in str(caught.value.code)
 
 
 def test_what_memory_cannot_hold_is_named(good: Path, tmp_path: Path) -> None:

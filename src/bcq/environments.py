@@ -1,12 +1,13 @@
 """Gymnasium's environments: made by name, checked, and their simulator's state."""
 
+import math
 from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from bcq.dataset import ActionBounds, Floats, TaskSpec
+from bcq.dataset import NUMBERS, ActionBounds, Floats, TaskSpec
 from bcq.errors import InputError
 
 Environment = gymnasium.Env[NDArray[Any], NDArray[np.float32]]
@@ -22,12 +23,67 @@ class SimulatorState(NamedTuple):
     qvel: NDArray[np.float64]
 
 
+def in_words(error: Exception) -> str:
+    """An exception of somebody else's code in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split()):.200}"
+
+
+class Checked(
+    gymnasium.Wrapper[NDArray[Any], NDArray[np.float32], NDArray[Any], NDArray[np.float32]]
+):
+    """An environment whose failures are told in words, with its name."""
+
+    def __init__(self, environment: Environment, name: str):
+        super().__init__(environment)
+        self.name = name
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        """The first observation."""
+        try:
+            observation, info = self.env.reset(seed=seed, options=options)
+        except Exception as error:
+            raise InputError(f"environment {self.name}: reset failed: {in_words(error)}") from error
+        self.require_numbers(observation, "reset")
+        return observation, info
+
+    def step(
+        self, action: NDArray[np.float32]
+    ) -> tuple[NDArray[Any], Any, bool, bool, dict[str, Any]]:
+        """The next observation, the reward and how it ended."""
+        try:
+            observation, reward, terminated, truncated, info = self.env.step(action)
+            finite = math.isfinite(reward)
+        except Exception as error:
+            raise InputError(f"environment {self.name}: step failed: {in_words(error)}") from error
+        if not finite:
+            raise InputError(f"environment {self.name}: step gave a reward of {reward}")
+        self.require_numbers(observation, "step")
+        return observation, reward, terminated, truncated, info
+
+    def require_numbers(self, observation: object, place: str) -> None:
+        """Refuses an observation that is not the vector of numbers it was said to be."""
+        values = np.asarray(observation)
+        expected = self.observation_space.shape
+        if values.dtype.kind not in NUMBERS or values.shape != expected:
+            raise InputError(
+                f"environment {self.name}: {place} gave an observation of {values.dtype} and "
+                f"shape {values.shape}, not {expected}"
+            )
+        if not np.isfinite(values).all():
+            raise InputError(f"environment {self.name}: {place} gave an observation not finite")
+
+
 def make(name: str, *, time_limit: bool = True) -> Environment:
     """The environment of that name, if its observations and actions are vectors of numbers."""
     try:
-        environment: Environment = gymnasium.make(name, **{} if time_limit else NO_TIME_LIMIT)
+        made: Environment = gymnasium.make(name, **{} if time_limit else NO_TIME_LIMIT)
+        environment = Checked(made, name)
     except (gymnasium.error.Error, ImportError) as error:
         raise InputError(f"environment {name}: {error}") from error
+    except Exception as error:  # code of others: whatever it raises
+        raise InputError(f"environment {name}: cannot be made: {in_words(error)}") from error
     observations, actions = environment.observation_space, environment.action_space
     for kind, space in (("observations", observations), ("actions", actions)):
         if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
