@@ -848,8 +848,8 @@ MUTANTS = [
     ),
     Mutant(
         "behaviour.py",
-        "environment.reset(seed=reset_seed(schedule.seed, agent.episodes))",
-        "environment.reset(seed=reset_seed(schedule.seed, 0))",
+        "environment.reset(seed=reset_seed(own, agent.episodes))",
+        "environment.reset(seed=reset_seed(own, 0))",
         "test_behaviour.py",
     ),
     Mutant(
@@ -931,17 +931,44 @@ MUTANTS = [
         "test_collection.py",
     ),
     Mutant(
-        "environments.py",
+        "seeds.py",
         "return np.random.default_rng((seed, episode, 1))",
         "return np.random.default_rng(reset_seed(seed, episode))",
         "test_collection.py",
     ),
     Mutant(
-        "environments.py",
+        "seeds.py",
         "return np.random.default_rng((seed, episode, 1))",
         "return np.random.default_rng((seed, 1))",
         "test_collection.py",
     ),
+    # Streams of their own.
+    Mutant(
+        "behaviour.py",
+        "keys = Keys.of(derive(schedule.seed, Role.AGENT))",
+        "keys = Keys.of(schedule.seed)",
+        "test_seeds.py",
+    ),
+    Mutant(
+        "behaviour.py",
+        "own = derive(schedule.seed, Role.AGENT)",
+        "own = derive(schedule.seed, Role.BATCH)",
+        "test_seeds.py",
+    ),
+    Mutant(
+        "evaluation.py",
+        "seed = derive(seed, Role.EVALUATION)",
+        "seed = derive(seed, Role.BATCH)",
+        "test_seeds.py",
+    ),
+    # Checkpoints that are kept.
+    Mutant(
+        "runs.py",
+        "older[max(0, len(older) + 1 - keep) :]",
+        "older[len(older) + 1 - keep :]",
+        "test_runs.py",
+    ),
+    Mutant("runs.py", "int(step) < known[-1] and", "", "test_runs.py"),
     # Experts.
     Mutant(
         "experts.py",

@@ -27,7 +27,7 @@ from bcq.algorithms import ALGORITHMS
 from bcq.dataset import ActionBounds, Columns, Dataset, Provenance
 from bcq.errors import DivergenceError, InputError
 from bcq.learning import Algorithm, AlgorithmConfig, Metrics, Minibatch
-from bcq.runs import Run
+from bcq.runs import Keep, Run
 from bcq.training import Schedule, train_run
 
 NEVER = 1_000_000
@@ -198,6 +198,77 @@ def test_only_the_newest_checkpoint_is_kept(tmp_path: Path) -> None:
     run = trained(tmp_path / "run")
     assert [path.name for path in run.directory.glob("step-*")] == ["step-400.safetensors"]
     assert run.checkpoint_step() == 400
+
+
+@pytest.mark.parametrize(
+    ("keep", "steps"),
+    [(1, [400]), (2, [300, 400]), (3, [200, 300, 400]), (9, [100, 200, 300, 400])],
+)
+def test_so_many_of_the_newest_checkpoints_are_kept(
+    tmp_path: Path, keep: int, steps: list[int]
+) -> None:
+    schedule = replace(SCHEDULE, checkpoint_every=100, keep=keep)
+    run = train_run(tmp_path / "run", CounterConfig(), schedule, batch())
+    assert sorted(path.name for path in run.directory.glob("step-*")) == [
+        f"step-{step}.safetensors" for step in steps
+    ]
+    assert [one["step"] for one in run.checkpoints()] == steps
+
+
+def test_every_checkpoint_kept_is_that_of_a_run_which_ended_there(tmp_path: Path) -> None:
+    schedule = replace(SCHEDULE, checkpoint_every=100, keep="all")
+    run = train_run(tmp_path / "run", CounterConfig(), schedule, batch())
+    for step in (100, 200, 300, 400):
+        alone = replace(SCHEDULE, steps=step)
+        short = train_run(tmp_path / f"{step}", CounterConfig(), alone, batch())
+        ours, theirs = Run.open(run.directory).load(step), short.load()
+        assert ours is not None
+        assert theirs is not None
+        assert ours[0] == theirs[0] == step
+        assert leaves_of(ours[1]) == leaves_of(theirs[1])
+    assert run.policy(100).learner != run.policy(400).learner
+    with pytest.raises(InputError, match="update 150 was not kept; there is 100, 200, 300, 400"):
+        run.load(150)
+
+
+def test_what_is_kept_may_change_when_a_run_is_resumed(tmp_path: Path) -> None:
+    schedule = replace(SCHEDULE, checkpoint_every=100, keep="all")
+    run = train_run(tmp_path, CounterConfig(), schedule, batch())
+    later = replace(schedule, steps=500, keep=2)
+    run = train_run(tmp_path, CounterConfig(), later, batch(), resume=True)
+    assert [one["step"] for one in run.checkpoints()] == [400, 500]
+    assert json.loads((tmp_path / "config.json").read_text())["schedule"]["keep"] == 2
+
+
+@pytest.mark.parametrize("name", ["./step-400.safetensors", "../run/step-400.safetensors"])
+@pytest.mark.parametrize("place", ["newest", "older"])
+def test_a_checkpoint_under_another_name_is_refused_and_nothing_is_deleted(
+    tmp_path: Path, name: str, place: str
+) -> None:
+    run = trained(tmp_path / "run")
+    path = run.directory / "checkpoint.json"
+    pointer = json.loads(path.read_text())
+    if place == "newest":
+        pointer["file"] = name
+    else:
+        pointer["older"] = [{**pointer, "file": name}]
+    path.write_text(json.dumps(pointer))
+    before = contents(run.directory)
+    with pytest.raises(InputError, match=r"checkpoint\.json: is damaged"):
+        train_run(run.directory, CounterConfig(), SCHEDULE, batch(), resume=True)
+    assert contents(run.directory) == before
+
+
+def test_a_checkpoint_that_nothing_supersedes_is_not_deleted(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    for name in ("step-900.safetensors", "step-mine.safetensors"):
+        (run.directory / name).write_bytes(b"precious")
+    train_run(run.directory, CounterConfig(), SCHEDULE, batch(), resume=True)
+    for name in ("step-900.safetensors", "step-mine.safetensors"):
+        assert (run.directory / name).read_bytes() == b"precious"
+    (run.directory / "checkpoint.json").unlink()
+    run.remove_leftovers()
+    assert (run.directory / "step-400.safetensors").exists()
 
 
 # No pickle
@@ -490,9 +561,9 @@ def test_a_run_is_locked_while_it_trains_and_free_afterwards(
 
     save = Run.save
 
-    def save_and_try(run: Run, step: int, learner: Algorithm) -> None:
+    def save_and_try(run: Run, step: int, learner: Algorithm, *, keep: Keep) -> None:
         try_to_lock(run.directory / ".lock")
-        save(run, step, learner)
+        save(run, step, learner, keep=keep)
 
     monkeypatch.setattr(Run, "save", save_and_try)
     run = trained(tmp_path / "run")
@@ -517,6 +588,23 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_checkpoint(
     assert learner.count == 200
     assert np.isfinite(learner.weight).all()
     assert [row["step"] for row in run.read("metrics.jsonl")] == [100, 200]
+    assert run.divergence() == {"step": 300, "what": "loss", "last_estimate": None}
+
+
+def test_the_last_finite_estimate_is_told_and_a_resumed_run_tells_its_own(
+    tmp_path: Path,
+) -> None:
+    run = trained(tmp_path / "run")
+    run.append("metrics.jsonl", [{"step": s, "value_estimate": s / 2} for s in (410, 420)])
+    run.append("metrics.jsonl", [{"step": 430}])
+    run.note_divergence(440, "critic_loss")
+    assert Run.open(run.directory).divergence() == {
+        "step": 440,
+        "what": "critic_loss",
+        "last_estimate": 210.0,
+    }
+    train_run(run.directory, CounterConfig(), SCHEDULE, batch(), resume=True)
+    assert Run.open(run.directory).divergence() is None
 
 
 def test_weights_that_are_not_finite_are_never_stored(tmp_path: Path) -> None:

@@ -311,7 +311,10 @@ def report(path: Path, dataset: bcq.Dataset) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainExperts:
-    """Train DDPG agents, rank them by the mean of their last ten evaluations, keep the best."""
+    """Train DDPG agents, take the best checkpoint of each, rank them, keep the best.
+
+    Checkpoints are compared on fresh episodes; an expert's card has other ones.
+    """
 
     env: str
     """Gymnasium environment"""
@@ -321,6 +324,8 @@ class TrainExperts:
     """how many to keep"""
     steps: int = 1_000_000
     """time steps of each"""
+    longest: int = 0
+    """carry the best on, 100,000 steps at a time, to at most so many, while they still improve"""
     out: Path = Path("runs/experts")
     """folder of the agents' runs; the kept ones are in its folder `kept`"""
 
@@ -329,8 +334,10 @@ class TrainExperts:
         seeds = parse_seeds(self.seeds)
         if not 1 <= self.keep <= len(seeds):
             raise InputError(f"keep: {self.keep} is not between 1 and {len(seeds)}, the seeds")
-        schedules = [BehaviourSchedule(env=self.env, steps=self.steps, seed=s) for s in seeds]
-        for path in train_experts(self.out, schedules, keep=self.keep):
+        schedules = [
+            BehaviourSchedule(env=self.env, steps=self.steps, seed=s, keep="all") for s in seeds
+        ]
+        for path in train_experts(self.out, schedules, keep=self.keep, longest=self.longest):
             print(describe(read_expert(path)))
 
 
