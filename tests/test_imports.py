@@ -22,7 +22,7 @@ LAYERS = (
     ("bcq.doctor", "bcq.formats", "bcq.networks", "bcq.learning", "bcq.rollouts"),
     ("bcq.environments",),
     ("bcq.dataset", "bcq.files", "bcq.tabular"),
-    ("bcq.errors",),
+    ("bcq.errors", "bcq.seeds"),
 )
 # Inside these, files may import one another; a file knows what its folder is for.
 FOLDERS = ("bcq.algorithms", "bcq.experiments", "bcq.formats", "bcq.tabular")
