@@ -972,8 +972,8 @@ MUTANTS = [
     # Experts.
     Mutant(
         "experts.py",
-        "ranked = sorted(runs, key=score, reverse=True)",
-        "ranked = sorted(runs, key=score)",
+        "choices = sorted(choices, key=lambda choice: choice.score, reverse=True)",
+        "choices = sorted(choices, key=lambda choice: choice.score)",
         "test_experts.py",
     ),
     Mutant(
@@ -985,8 +985,8 @@ MUTANTS = [
     Mutant("experts.py", "sorted(evaluations)[-LAST:]", "sorted(evaluations)", "test_experts.py"),
     Mutant(
         "experts.py",
-        "for i, run in enumerate(ranked)\n",
-        "for i, run in enumerate(ranked[:keep])\n",
+        "for i, (run, step, score) in enumerate(choices)\n",
+        "for i, (run, step, score) in enumerate(choices[:keep])\n",
         "test_experts.py",
     ),
     # Inspection.
@@ -1087,8 +1087,8 @@ MUTANTS = [
     # The reproduction: which jobs, in which order, judged by which rule.
     Mutant(
         "experiments/jobs.py",
-        '"threads": threads}, sort_keys=True)',
-        "}, sort_keys=True)",
+        '"threads": threads, "numbers"',
+        '"numbers"',
         "test_experiments.py",
     ),
     Mutant(
@@ -1099,20 +1099,20 @@ MUTANTS = [
     ),
     Mutant(
         "experiments/presets.py",
-        'noise=0.5 if recipe == "final-buffer" else 0.1,',
-        "noise=0.1,",
+        'noise = 0.5 if plan.task == "final-buffer" else 0.1',
+        "noise = 0.1",
         "test_experiments.py",
     ),
     Mutant(
         "experiments/presets.py",
-        'concurrent=recipe == "concurrent",',
+        'concurrent=plan.task == "concurrent",',
         "concurrent=False,",
         "test_experiments.py",
     ),
     Mutant(
         "experiments/presets.py",
-        "seed=trial,\n            env=env,",
-        "seed=0,\n            env=env,",
+        "seed=trial,\n            env=plan.env,",
+        "seed=0,\n            env=plan.env,",
         "test_experiments.py",
     ),
     Mutant("experiments/random_behaviour.py", "vae_l2=1e-3", "vae_l2=0.0", "test_experiments.py"),
@@ -1147,47 +1147,62 @@ MUTANTS = [
         "returns(self)[:LAST]",
         "test_claims.py",
     ),
+    # Claims: intervals, sides, pairing, what counts.
     Mutant(
-        "experiments/claims.py",
-        "mine >= MATCHES * batch",
-        "mine >= batch / MATCHES",
+        "experiments/judging.py",
+        "stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)",
+        "stats.norm.ppf((1 + LEVEL) / 2)",
+        "test_claims.py",
+    ),
+    Mutant("experiments/judging.py", "ddof=1", "ddof=0", "test_claims.py"),
+    Mutant(
+        "experiments/judging.py",
+        "for verdict in (FAILS, UNKNOWN, UNDECIDED, HOLDS)",
+        "for verdict in (UNKNOWN, FAILS, UNDECIDED, HOLDS)",
         "test_claims.py",
     ),
     Mutant(
-        "experiments/claims.py",
-        "holds &= bool(offline < behaviour)",
-        "holds |= bool(offline < behaviour)",
+        "experiments/evidence.py", "one.evaluations[-LAST:]", "one.evaluations", "test_claims.py"
+    ),
+    Mutant(
+        "experiments/evidence.py",
+        'error = abs(row["estimate"] - row["truth"])',
+        'error = (row["estimate"] - row["truth"])',
+        "test_claims.py",
+    ),
+    Mutant("experiments/evidence.py", "if step > one.updates / 2]", "]", "test_claims.py"),
+    Mutant("experiments/evidence.py", "np.std(np.diff(late))", "np.std(late)", "test_claims.py"),
+    Mutant(
+        "experiments/evidence.py",
+        "if one.updates < SETTLED and one.divergence is None:",
+        "if False:",
         "test_claims.py",
     ),
     Mutant(
-        "experiments/claims.py",
-        'best == ("bc" if task == "imitation" else "bcq")',
-        'best == "bcq"',
-        "test_claims.py",
+        "experiments/evidence.py", "experiment in one.experiments\n", "True\n", "test_claims.py"
     ),
     Mutant(
-        "experiments/claims.py",
-        "and one.updates >= updates",
-        "",
-        "test_claims.py",
+        "experiments/results.py", "if 0 < step <= updates]", "if step <= updates]", "test_claims.py"
     ),
     Mutant(
-        "experiments/claims.py",
-        "if step > one.updates / 2]",
-        "]",
-        "test_claims.py",
+        "experiments/records.py",
+        '(agent, CANDIDATES, "candidate")',
+        '(agent, "concurrent", "agent")',
+        "test_records.py",
     ),
     Mutant(
-        "experiments/claims.py",
-        'finals["bcq"] > finals["ddpg"], pairs(finals)',
-        'finals["bcq"] > 0, pairs(finals)',
-        "test_claims.py",
+        "experiments/jobs.py",
+        "with suppress(DivergenceError):",
+        "with suppress(KeyError):",
+        "test_records.py",
     ),
+    Mutant("experiments/jobs.py", ", first=self.transitions", "", "test_records.py"),
+    Mutant("experiments/jobs.py", '"numbers": NUMBERS', '"numbers": 0', "test_experiments.py"),
     Mutant(
-        "experiments/claims.py",
-        "all(0.5 <= ratio <= 1.5 for",
-        "all(ratio <= 1.5 for",
-        "test_claims.py",
+        "experiments/figures.py",
+        "means.std(axis=0) / 2",
+        "means.std(axis=0)",
+        "test_reproduction.py",
     ),
     Mutant(
         "experiments/table.py",

@@ -475,8 +475,8 @@ class Reproduce:
     experiments: Positional[tuple[ExperimentName, ...]] = ()
     """which of them; all unless named"""
     preset: PresetName = "quick"
-    """how long: smoke (minutes, proves the machinery), quick (an hour and a half on two
-    cores), converged (values after 60,000 updates, an hour), paper (its own scale, two months)"""
+    """how long: smoke (minutes, proves the machinery), quick (an hour and a half on two cores),
+    standard (some 35 core-hours, judges most claims), paper (its own scale, two months)"""
     env: tuple[str, ...] = ()
     """only these environments"""
     out: Path | None = None
