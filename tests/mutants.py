@@ -32,8 +32,9 @@ BC, VAE_BC = "algorithms/bc.py", "algorithms/vae_bc.py"
 DATASET, TRAINING, DOCTOR = "dataset.py", "training.py", "doctor.py"
 TABULAR_MDP, TABULAR_BATCH = "tabular/mdp.py", "tabular/batch.py"
 TABULAR_ERROR, Q_LEARNING = "tabular/extrapolation.py", "tabular/q_learning.py"
-KERNEL = "tabular/kernel.py"
+KERNEL, STATEMENTS = "tabular/kernel.py", "tabular/theorems.py"
 THEOREMS, TABULAR_BATCH_TESTS = "test_theorems.py", "test_tabular_batch.py"
+WALK = "test_theory.py"
 ORACLE, SHARED, LOOP = "test_bcq.py", "test_learning.py", "test_training.py"
 BASELINES = "test_baselines.py"
 
@@ -748,6 +749,53 @@ MUTANTS = [
         "best = np.where(batch.terminated, 0.0, best)",
         "best = np.where(logged.any(axis=1), best, 0.0)",
         "test_kernel.py",
+    ),
+    # Checks of the theory that would hold whatever they are about.
+    Mutant(
+        STATEMENTS,
+        "q = bcql(batch, initial_q, discount=mdp.discount, updates=updates, seed=seed)",
+        "q = best_value(mdp, np.broadcast_to(~mdp.terminal[:, None], initial_q.shape))",
+        THEOREMS,
+    ),
+    Mutant(STATEMENTS, "if random.integers(2):", "if True:", THEOREMS),
+    Mutant(
+        STATEMENTS,
+        "return largest(by_definition - by_recursion, moved, unseen)",
+        "return largest(by_definition - by_recursion)",
+        THEOREMS,
+    ),
+    Mutant(
+        STATEMENTS,
+        "if is_batch_constrained(mdp, policy, batch):",
+        "if not error > 1e-9:",
+        THEOREMS,
+    ),
+    Mutant(STATEMENTS, "evaluate_policy(mdp, learned) - best])", "q - best])", THEOREMS),
+    Mutant(STATEMENTS, "np.stack([q - best, ", "np.stack([", THEOREMS),
+    Mutant(
+        STATEMENTS,
+        "missing.append(earned - worth[state])",
+        "missing.append(earned - q[state].max())",
+        THEOREMS,
+    ),
+    Mutant(
+        STATEMENTS,
+        "np.max([np.abs(one).max() for one in differences])",
+        "max(np.abs(one).max() for one in differences)",
+        WALK,
+    ),
+    Mutant("theory.py", "worst = largest(worst, violation)", "worst = max(worst, violation)", WALK),
+    Mutant(
+        "experiments/jobs.py",
+        "largest(*statement.violations(self.seed))",
+        "max(statement.violations(self.seed))",
+        WALK,
+    ),
+    Mutant(
+        "experiments/claims.py",
+        'one["worst"] <= tolerance',
+        'one["worst"] <= one["tolerance"]',
+        "test_claims.py",
     ),
     # Episodes in lock-step.
     Mutant(

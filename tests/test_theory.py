@@ -1,13 +1,16 @@
 """`bcq theory`: what a student sees."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from bcq import theory
 from bcq.cli import main
+from bcq.experiments import jobs
 from bcq.tabular.illustrations import learn_grid, measure_causes
 from bcq.tabular.theorems import STATEMENTS, Statement
 
@@ -41,6 +44,24 @@ def test_a_statement_that_fails_is_said_and_fails_the_command(
     with pytest.raises(SystemExit, match="did not hold"):
         main(["theory", "--out", str(tmp_path)])
     assert "FAILS, off by at most 1e+00" in capsys.readouterr().out
+
+
+def test_a_violation_that_is_no_number_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcomes = iter([0.0, np.nan, 0.0] * 2)
+    wrong = Statement("Theorem 0", "0/0 is zero", lambda random: next(outcomes), cases=3)
+    monkeypatch.setattr(theory, "STATEMENTS", [wrong])
+    assert not theory.check_statements(seed=0)
+    assert "FAILS, off by at most nan" in capsys.readouterr().out
+    monkeypatch.setattr(jobs, "STATEMENTS", [wrong])
+    assert np.isnan(theory_record(tmp_path)["statements"][0]["worst"])
+
+
+def theory_record(folder: Path) -> Any:
+    (folder / jobs.directory_name(jobs.Theory())).mkdir()
+    jobs.Theory().perform(folder)
+    return json.loads((folder / jobs.directory_name(jobs.Theory()) / "theory.json").read_text())
 
 
 def test_what_is_no_seed_is_refused_before_anything_is_printed(

@@ -21,7 +21,7 @@ from bcq.tabular.illustrations import (
     measure_causes,
 )
 from bcq.tabular.mdp import Floats
-from bcq.tabular.theorems import STATEMENTS
+from bcq.tabular.theorems import STATEMENTS, largest
 
 
 def walk(directory: Path, *, seed: int) -> bool:
@@ -103,7 +103,7 @@ def check_statements(seed: int) -> bool:
         for statement in STATEMENTS:
             worst = 0.0
             for violation in statement.violations(seed):
-                worst = max(worst, violation)
+                worst = largest(worst, violation)
                 bar.update()
             holds = worst <= statement.tolerance
             held &= holds
