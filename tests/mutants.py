@@ -33,6 +33,7 @@ DATASET, TRAINING, DOCTOR = "dataset.py", "training.py", "doctor.py"
 TABULAR_MDP, TABULAR_BATCH = "tabular/mdp.py", "tabular/batch.py"
 TABULAR_ERROR, Q_LEARNING = "tabular/extrapolation.py", "tabular/q_learning.py"
 KERNEL, STATEMENTS = "tabular/kernel.py", "tabular/theorems.py"
+ILLUSTRATIONS = "tabular/illustrations.py"
 THEOREMS, TABULAR_BATCH_TESTS = "test_theorems.py", "test_tabular_batch.py"
 WALK = "test_theory.py"
 ORACLE, SHARED, LOOP = "test_bcq.py", "test_learning.py", "test_training.py"
@@ -786,11 +787,25 @@ MUTANTS = [
     ),
     Mutant("theory.py", "worst = largest(worst, violation)", "worst = max(worst, violation)", WALK),
     Mutant(
+        "theory.py",
+        "held = kernel_counterexample()",
+        "held = kernel_counterexample() or True",
+        WALK,
+    ),
+    Mutant(
         "experiments/jobs.py",
         "largest(*statement.violations(self.seed))",
         "max(statement.violations(self.seed))",
         WALK,
     ),
+    Mutant(ILLUSTRATIONS, "and self.kernel_values_off_by <= 1e-9", "", WALK),
+    Mutant(ILLUSTRATIONS, "and self.bcql_values_off_by <= 1e-3", "", WALK),
+    Mutant(ILLUSTRATIONS, "np.full((2, 2), 10.0)", "np.zeros((2, 2))", WALK),
+    Mutant(
+        ILLUSTRATIONS, "self.kernel_q - self.true_values[::-1]", "self.kernel_q[0, 0] * 0", WALK
+    ),
+    Mutant("experiments/claims.py", "and kernel <= 1e-9", "", "test_claims.py"),
+    Mutant("experiments/claims.py", "and bcql <= 1e-3", "", "test_claims.py"),
     Mutant(
         "experiments/claims.py",
         'one["worst"] <= tolerance',

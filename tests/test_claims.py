@@ -1,5 +1,6 @@
 """Claims: each is judged by its rule, from made-up records whose answer is known."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -162,7 +163,9 @@ THEORY: dict[str, Any] = {
         for s in STATEMENTS
     ],
     "kernel_fails": True,
+    "kernel_values_off_by": 1e-14,
     "bcql_is_optimal": True,
+    "bcql_values_off_by": 1e-4,
 }
 
 
@@ -571,9 +574,29 @@ def test_a_statement_of_the_theory_fails_above_its_tolerance() -> None:
     assert found["Theorem 3"] == HOLDS
 
 
-@pytest.mark.parametrize("key", ["kernel_fails", "bcql_is_optimal"])
-def test_the_counterexample_needs_both_halves(key: str) -> None:
-    assert verdict([], "KBRL fails to learn", THEORY | {key: False}) == FAILS
+def test_a_record_does_not_bring_its_own_tolerance() -> None:
+    lenient = [{**one, "worst": 0.1, "tolerance": 1.0} for one in THEORY["statements"]]
+    found = {v.claim.where: v.verdict for v in judge_all([], THEORY | {"statements": lenient})}
+    assert {found[statement.name] for statement in STATEMENTS} == {FAILS}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kernel_fails": False},
+        {"bcql_is_optimal": False},
+        {"kernel_values_off_by": 2e-9},
+        {"kernel_values_off_by": math.nan},
+        {"bcql_values_off_by": 2e-3},
+    ],
+)
+def test_the_counterexample_needs_both_halves_and_their_values(change: Changes) -> None:
+    assert verdict([], "KBRL fails to learn", THEORY | change) == FAILS
+
+
+def test_a_counterexample_without_its_values_is_not_enough() -> None:
+    without = {key: THEORY[key] for key in ("statements", "kernel_fails", "bcql_is_optimal")}
+    assert verdict([], "KBRL fails to learn", without) == UNKNOWN
 
 
 def test_every_claim_quotes_its_sentence_and_states_its_rule() -> None:
