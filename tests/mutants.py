@@ -798,17 +798,17 @@ MUTANTS = [
         "max(statement.violations(self.seed))",
         WALK,
     ),
-    Mutant(ILLUSTRATIONS, "and self.kernel_values_off_by <= 1e-9", "", WALK),
-    Mutant(ILLUSTRATIONS, "and self.bcql_values_off_by <= 1e-3", "", WALK),
+    Mutant(ILLUSTRATIONS, "and self.kernel_values_off_by <= KERNEL_EXACT", "", WALK),
+    Mutant(ILLUSTRATIONS, "and self.bcql_values_off_by <= BCQL_EXACT", "", WALK),
     Mutant(ILLUSTRATIONS, "np.full((2, 2), 10.0)", "np.zeros((2, 2))", WALK),
     Mutant(
         ILLUSTRATIONS, "self.kernel_q - self.true_values[::-1]", "self.kernel_q[0, 0] * 0", WALK
     ),
-    Mutant("experiments/claims.py", "and kernel <= 1e-9", "", "test_claims.py"),
-    Mutant("experiments/claims.py", "and bcql <= 1e-3", "", "test_claims.py"),
+    Mutant("experiments/claims.py", "and kernel <= KERNEL_EXACT", "", "test_claims.py"),
+    Mutant("experiments/claims.py", "and bcql <= BCQL_EXACT", "", "test_claims.py"),
     Mutant(
         "experiments/claims.py",
-        'one["worst"] <= tolerance',
+        'one["worst"] <= self.tolerance',
         'one["worst"] <= one["tolerance"]',
         "test_claims.py",
     ),

@@ -11,7 +11,9 @@ import pytest
 from bcq import theory
 from bcq.cli import main
 from bcq.experiments import jobs
-from bcq.experiments.claims import Evidence, kernel_counterexample_stands
+from bcq.experiments.evidence import Evidence
+from bcq.experiments.judging import FAILS
+from bcq.experiments.theory import CLAIMS
 from bcq.tabular import KernelBasedRL, TabularBatch, greedy, illustrations, q_learning
 from bcq.tabular.illustrations import counterexample, learn_grid, measure_causes
 from bcq.tabular.mdp import Floats, Indices
@@ -95,7 +97,7 @@ def test_the_counterexample_falls_with_what_it_is_about(
     monkeypatch.setattr(jobs, "STATEMENTS", [])
     monkeypatch.setattr(owner, name, wrong)
     assert not counterexample(0.9).stands
-    assert kernel_counterexample_stands(Evidence([], theory_record(tmp_path)))[0] is False
+    assert CLAIMS[-1].judge(Evidence([], theory_record(tmp_path))).verdict == FAILS
 
 
 def test_a_counterexample_that_falls_is_said_and_fails_the_command(

@@ -27,8 +27,8 @@ CLAIMS: tuple[Claim, ...] = (
         "Supplement C, Figure 6",
         "KBRL fails to learn the optimal policy when provided with state-action pairs from the "
         "optimal policy",
-        f"kernel-based RL stays in s1 for nothing, with the values of Eq. 21 within {KERNEL_EXACT:g} "
-        f"at three discounts; BCQL is optimal, with the true values of the batch's pairs within "
-        f"{BCQL_EXACT:g}",
+        "kernel-based RL stays in s1 for nothing, with the values of Eq. 21 within "
+        f"{KERNEL_EXACT:g} at three discounts; BCQL is optimal, with the true values of the "
+        f"batch's pairs within {BCQL_EXACT:g}",
     ),
 )
