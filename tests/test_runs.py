@@ -213,6 +213,16 @@ def test_so_many_of_the_newest_checkpoints_are_kept(
         f"step-{step}.safetensors" for step in steps
     ]
     assert [one["step"] for one in run.checkpoints()] == steps
+    pointer = json.loads((run.directory / "checkpoint.json").read_text())
+    digests = [
+        hashlib.sha256((run.directory / f"step-{step}.safetensors").read_bytes()).hexdigest()
+        for step in steps
+    ]
+    listed = [
+        {"step": step, "file": f"step-{step}.safetensors", "sha256": digest}
+        for step, digest in zip(steps, digests, strict=True)
+    ]
+    assert pointer == {**listed[-1], "older": listed[:-1]}  # flat: it grows by one a checkpoint
 
 
 def test_every_checkpoint_kept_is_that_of_a_run_which_ended_there(tmp_path: Path) -> None:

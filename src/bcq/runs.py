@@ -176,7 +176,9 @@ class Run:
     def checkpoints(self) -> list[Row]:
         """Step, file and SHA-256 of each checkpoint that is kept, the newest last."""
         pointer = self.pointer()
-        return [] if pointer is None else [*pointer.get("older", []), pointer]
+        if pointer is None:
+            return []
+        return [*pointer.get("older", []), entry(pointer["step"], pointer["sha256"])]
 
     def pointer(self) -> Row | None:
         """What checkpoint.json says: the newest checkpoint's step, file and SHA-256."""
