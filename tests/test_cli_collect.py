@@ -15,6 +15,7 @@ import safetensors.numpy
 import bcq
 from bcq import collection, experts
 from bcq.algorithms import DDPGConfig
+from bcq.behaviour import BehaviourSchedule
 from bcq.cli import main, parse_seeds
 from bcq.dataset import Provenance
 from bcq.errors import InputError
@@ -110,6 +111,28 @@ def test_a_concurrent_batch_is_replayed_into_the_same_agent_by_its_own_stream_al
         np.testing.assert_allclose(same[name], values, rtol=1e-3, atol=1e-5, err_msg=name)
         if "model" in name and name.endswith("weight"):
             assert np.abs(other[name] - values).max() > 0.01, name
+
+
+def test_checkpoints_of_an_agent_and_of_a_training_are_kept_by_option(
+    concurrent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def collect(out: Path, recipe: str, schedule: BehaviourSchedule) -> bcq.Dataset:
+        seen.append(schedule.keep)
+        return bcq.load(concurrent)
+
+    monkeypatch.setattr("bcq.cli.collect_behaviour_to", collect)
+    for options, keep in (((), 1), (("--keep", "3"), 3), (("--keep", "all"), "all")):
+        main(["collect", "concurrent", *LEARNING, *options, "--out", str(tmp_path / "x.hdf5")])
+        assert seen[-1] == keep
+    data = ("--data", str(concurrent), "--hidden-sizes", "8", "8", "--steps", "300")
+    every = ("--checkpoint-every", "100", "--keep", "2", "--out", str(tmp_path / "run"))
+    main(["train", "ddpg", *data, *every])
+    assert sorted(path.name for path in (tmp_path / "run").glob("step-*")) == [
+        "step-200.safetensors",
+        "step-300.safetensors",
+    ]
 
 
 def test_a_final_buffer_comes_from_much_exploration(

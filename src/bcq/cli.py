@@ -30,7 +30,7 @@ from bcq.formats import Hints, as_dataset, bounds_for, convert, read, require_ne
 from bcq.formats.mapping import parse_columns
 from bcq.formats.minari import PREFIX
 from bcq.learning import AlgorithmConfig
-from bcq.runs import use_compilation_cache
+from bcq.runs import Keep, use_compilation_cache
 from bcq.training import Schedule
 from bcq.values import measure_run
 
@@ -206,6 +206,8 @@ class CollectBehaviour:
     """standard deviation of the exploration noise, in half-widths of the action range"""
     random_steps: int | None = None
     """time steps of uniformly random actions at the start; 10,000 for HalfCheetah, else 1,000"""
+    keep: Keep = 1
+    """checkpoints of the agent to keep, the newest ones; one is made at each evaluation"""
     recipe: ClassVar[str]
 
     def __call__(self) -> None:
@@ -216,6 +218,7 @@ class CollectBehaviour:
             seed=self.seed,
             noise=self.noise,
             random_steps=self.random_steps,
+            keep=self.keep,
         )
         report(self.out, collect_behaviour_to(self.out, self.recipe, schedule))
 
