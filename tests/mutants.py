@@ -32,8 +32,10 @@ BC, VAE_BC = "algorithms/bc.py", "algorithms/vae_bc.py"
 DATASET, TRAINING, DOCTOR = "dataset.py", "training.py", "doctor.py"
 TABULAR_MDP, TABULAR_BATCH = "tabular/mdp.py", "tabular/batch.py"
 TABULAR_ERROR, Q_LEARNING = "tabular/extrapolation.py", "tabular/q_learning.py"
-KERNEL = "tabular/kernel.py"
+KERNEL, STATEMENTS = "tabular/kernel.py", "tabular/theorems.py"
+ILLUSTRATIONS = "tabular/illustrations.py"
 THEOREMS, TABULAR_BATCH_TESTS = "test_theorems.py", "test_tabular_batch.py"
+WALK = "test_theory.py"
 ORACLE, SHARED, LOOP = "test_bcq.py", "test_learning.py", "test_training.py"
 BASELINES = "test_baselines.py"
 
@@ -749,6 +751,67 @@ MUTANTS = [
         "best = np.where(logged.any(axis=1), best, 0.0)",
         "test_kernel.py",
     ),
+    # Checks of the theory that would hold whatever they are about.
+    Mutant(
+        STATEMENTS,
+        "q = bcql(batch, initial_q, discount=mdp.discount, updates=updates, seed=seed)",
+        "q = best_value(mdp, np.broadcast_to(~mdp.terminal[:, None], initial_q.shape))",
+        THEOREMS,
+    ),
+    Mutant(STATEMENTS, "if random.integers(2):", "if True:", THEOREMS),
+    Mutant(
+        STATEMENTS,
+        "return largest(by_definition - by_recursion, moved, unseen)",
+        "return largest(by_definition - by_recursion)",
+        THEOREMS,
+    ),
+    Mutant(
+        STATEMENTS,
+        "if is_batch_constrained(mdp, policy, batch):",
+        "if not error > 1e-9:",
+        THEOREMS,
+    ),
+    Mutant(STATEMENTS, "evaluate_policy(mdp, learned) - best])", "q - best])", THEOREMS),
+    Mutant(STATEMENTS, "np.stack([q - best, ", "np.stack([", THEOREMS),
+    Mutant(
+        STATEMENTS,
+        "missing.append(earned - worth[state])",
+        "missing.append(earned - q[state].max())",
+        THEOREMS,
+    ),
+    Mutant(
+        STATEMENTS,
+        "np.max([np.abs(one).max() for one in differences])",
+        "max(np.abs(one).max() for one in differences)",
+        WALK,
+    ),
+    Mutant("theory.py", "worst = largest(worst, violation)", "worst = max(worst, violation)", WALK),
+    Mutant(
+        "theory.py",
+        "held = kernel_counterexample()",
+        "held = kernel_counterexample() or True",
+        WALK,
+    ),
+    Mutant(
+        "experiments/jobs.py",
+        "largest(*statement.violations(self.seed))",
+        "max(statement.violations(self.seed))",
+        WALK,
+    ),
+    Mutant(ILLUSTRATIONS, "and self.kernel_values_off_by <= KERNEL_EXACT", "", WALK),
+    Mutant(ILLUSTRATIONS, "and self.bcql_values_off_by <= BCQL_EXACT", "", WALK),
+    Mutant(ILLUSTRATIONS, "np.full((2, 2), 10.0)", "np.zeros((2, 2))", WALK),
+    Mutant(
+        ILLUSTRATIONS, "self.kernel_q - self.true_values[::-1]", "self.kernel_q[0, 0] * 0", WALK
+    ),
+    Mutant("experiments/claims.py", "and kernel <= KERNEL_EXACT", "", "test_claims.py"),
+    Mutant("experiments/claims.py", "and bcql <= BCQL_EXACT", "", "test_claims.py"),
+    Mutant(
+        "experiments/claims.py",
+        'one["worst"] <= self.tolerance',
+        'one["worst"] <= one["tolerance"]',
+        "test_claims.py",
+    ),
     # Episodes in lock-step.
     Mutant(
         "rollouts.py",
@@ -848,8 +911,8 @@ MUTANTS = [
     ),
     Mutant(
         "behaviour.py",
-        "environment.reset(seed=reset_seed(schedule.seed, agent.episodes))",
-        "environment.reset(seed=reset_seed(schedule.seed, 0))",
+        "environment.reset(seed=reset_seed(own, agent.episodes))",
+        "environment.reset(seed=reset_seed(own, 0))",
         "test_behaviour.py",
     ),
     Mutant(
@@ -931,22 +994,49 @@ MUTANTS = [
         "test_collection.py",
     ),
     Mutant(
-        "environments.py",
+        "seeds.py",
         "return np.random.default_rng((seed, episode, 1))",
         "return np.random.default_rng(reset_seed(seed, episode))",
         "test_collection.py",
     ),
     Mutant(
-        "environments.py",
+        "seeds.py",
         "return np.random.default_rng((seed, episode, 1))",
         "return np.random.default_rng((seed, 1))",
         "test_collection.py",
     ),
+    # Streams of their own.
+    Mutant(
+        "behaviour.py",
+        "keys = Keys.of(derive(schedule.seed, Role.AGENT))",
+        "keys = Keys.of(schedule.seed)",
+        "test_seeds.py",
+    ),
+    Mutant(
+        "behaviour.py",
+        "own = derive(schedule.seed, Role.AGENT)",
+        "own = derive(schedule.seed, Role.BATCH)",
+        "test_seeds.py",
+    ),
+    Mutant(
+        "evaluation.py",
+        "seed = derive(seed, Role.EVALUATION)",
+        "seed = derive(seed, Role.BATCH)",
+        "test_seeds.py",
+    ),
+    # Checkpoints that are kept.
+    Mutant(
+        "runs.py",
+        "older[max(0, len(older) + 1 - keep) :]",
+        "older[len(older) + 1 - keep :]",
+        "test_runs.py",
+    ),
+    Mutant("runs.py", "int(step) < known[-1] and", "", "test_runs.py"),
     # Experts.
     Mutant(
         "experts.py",
-        "ranked = sorted(runs, key=score, reverse=True)",
-        "ranked = sorted(runs, key=score)",
+        "choices = sorted(choices, key=lambda choice: choice.score, reverse=True)",
+        "choices = sorted(choices, key=lambda choice: choice.score)",
         "test_experts.py",
     ),
     Mutant(
@@ -958,8 +1048,8 @@ MUTANTS = [
     Mutant("experts.py", "sorted(evaluations)[-LAST:]", "sorted(evaluations)", "test_experts.py"),
     Mutant(
         "experts.py",
-        "for i, run in enumerate(ranked)\n",
-        "for i, run in enumerate(ranked[:keep])\n",
+        "for i, (run, step, score) in enumerate(choices)\n",
+        "for i, (run, step, score) in enumerate(choices[:keep])\n",
         "test_experts.py",
     ),
     # Inspection.
@@ -1060,8 +1150,8 @@ MUTANTS = [
     # The reproduction: which jobs, in which order, judged by which rule.
     Mutant(
         "experiments/jobs.py",
-        '"threads": threads}, sort_keys=True)',
-        "}, sort_keys=True)",
+        '"threads": threads, "numbers"',
+        '"numbers"',
         "test_experiments.py",
     ),
     Mutant(
@@ -1072,20 +1162,20 @@ MUTANTS = [
     ),
     Mutant(
         "experiments/presets.py",
-        'noise=0.5 if recipe == "final-buffer" else 0.1,',
-        "noise=0.1,",
+        'noise = 0.5 if plan.task == "final-buffer" else 0.1',
+        "noise = 0.1",
         "test_experiments.py",
     ),
     Mutant(
         "experiments/presets.py",
-        'concurrent=recipe == "concurrent",',
+        'concurrent=plan.task == "concurrent",',
         "concurrent=False,",
         "test_experiments.py",
     ),
     Mutant(
         "experiments/presets.py",
-        "seed=trial,\n            env=env,",
-        "seed=0,\n            env=env,",
+        "seed=trial,\n            env=plan.env,",
+        "seed=0,\n            env=plan.env,",
         "test_experiments.py",
     ),
     Mutant("experiments/random_behaviour.py", "vae_l2=1e-3", "vae_l2=0.0", "test_experiments.py"),
@@ -1120,47 +1210,62 @@ MUTANTS = [
         "returns(self)[:LAST]",
         "test_claims.py",
     ),
+    # Claims: intervals, sides, pairing, what counts.
     Mutant(
-        "experiments/claims.py",
-        "mine >= MATCHES * batch",
-        "mine >= batch / MATCHES",
+        "experiments/judging.py",
+        "stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)",
+        "stats.norm.ppf((1 + LEVEL) / 2)",
+        "test_claims.py",
+    ),
+    Mutant("experiments/judging.py", "ddof=1", "ddof=0", "test_claims.py"),
+    Mutant(
+        "experiments/judging.py",
+        "for verdict in (FAILS, UNKNOWN, UNDECIDED, HOLDS)",
+        "for verdict in (UNKNOWN, FAILS, UNDECIDED, HOLDS)",
         "test_claims.py",
     ),
     Mutant(
-        "experiments/claims.py",
-        "holds &= bool(offline < behaviour)",
-        "holds |= bool(offline < behaviour)",
+        "experiments/evidence.py", "one.evaluations[-LAST:]", "one.evaluations", "test_claims.py"
+    ),
+    Mutant(
+        "experiments/evidence.py",
+        'error = abs(row["estimate"] - row["truth"])',
+        'error = (row["estimate"] - row["truth"])',
+        "test_claims.py",
+    ),
+    Mutant("experiments/evidence.py", "if step > one.updates / 2]", "]", "test_claims.py"),
+    Mutant("experiments/evidence.py", "np.std(np.diff(late))", "np.std(late)", "test_claims.py"),
+    Mutant(
+        "experiments/evidence.py",
+        "if one.updates < SETTLED and one.divergence is None:",
+        "if False:",
         "test_claims.py",
     ),
     Mutant(
-        "experiments/claims.py",
-        'best == ("bc" if task == "imitation" else "bcq")',
-        'best == "bcq"',
-        "test_claims.py",
+        "experiments/evidence.py", "experiment in one.experiments\n", "True\n", "test_claims.py"
     ),
     Mutant(
-        "experiments/claims.py",
-        "and one.updates >= updates",
-        "",
-        "test_claims.py",
+        "experiments/results.py", "if 0 < step <= updates]", "if step <= updates]", "test_claims.py"
     ),
     Mutant(
-        "experiments/claims.py",
-        "if step > one.updates / 2]",
-        "]",
-        "test_claims.py",
+        "experiments/records.py",
+        '(agent, CANDIDATES, "candidate")',
+        '(agent, "concurrent", "agent")',
+        "test_records.py",
     ),
     Mutant(
-        "experiments/claims.py",
-        'finals["bcq"] > finals["ddpg"], pairs(finals)',
-        'finals["bcq"] > 0, pairs(finals)',
-        "test_claims.py",
+        "experiments/jobs.py",
+        "with suppress(DivergenceError):",
+        "with suppress(KeyError):",
+        "test_records.py",
     ),
+    Mutant("experiments/jobs.py", ", first=self.transitions", "", "test_records.py"),
+    Mutant("experiments/jobs.py", '"numbers": NUMBERS', '"numbers": 0', "test_experiments.py"),
     Mutant(
-        "experiments/claims.py",
-        "all(0.5 <= ratio <= 1.5 for",
-        "all(ratio <= 1.5 for",
-        "test_claims.py",
+        "experiments/figures.py",
+        "means.std(axis=0) / 2",
+        "means.std(axis=0)",
+        "test_reproduction.py",
     ),
     Mutant(
         "experiments/table.py",

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -14,10 +15,12 @@ import safetensors.numpy
 import bcq
 from bcq import collection, experts
 from bcq.algorithms import DDPGConfig
+from bcq.behaviour import BehaviourSchedule
 from bcq.cli import main, parse_seeds
 from bcq.dataset import Provenance
 from bcq.errors import InputError
 from bcq.experts import find
+from bcq.seeds import Role, derive
 
 ENV = "Pendulum-v1"
 LEARNING = ("--env", ENV, "--transitions", "250", "--random-steps", "60")
@@ -92,19 +95,44 @@ def test_a_concurrent_batch_is_an_agents_life_in_order(concurrent: Path, agent: 
     assert not list(concurrent.parent.glob("*.partial"))
 
 
-def test_a_concurrent_batch_is_replayed_into_the_same_agent(
+def test_a_concurrent_batch_is_replayed_into_the_same_agent_by_its_own_stream_alone(
     concurrent: Path, agent: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "run"
-    options = ("--data", str(concurrent), "--out", str(out), "--hidden-sizes", "8", "8")
-    main(["train", "ddpg", "--concurrent", *options])
-    one, other = (
-        safetensors.numpy.load((folder / "step-200.safetensors").read_bytes())
-        for folder in (agent, out)
-    )
-    assert one.keys() == other.keys()
+    def arrays(folder: Path) -> dict[str, Any]:
+        return safetensors.numpy.load((folder / "step-200.safetensors").read_bytes())
+
+    options = ("--data", str(concurrent), "--hidden-sizes", "8", "8")
+    for name, seed in (("same", derive(0, Role.AGENT)), ("other", 0)):
+        out = str(tmp_path / name)
+        main(["train", "ddpg", "--concurrent", *options, "--seed", str(seed), "--out", out])
+    one, same, other = (arrays(folder) for folder in (agent, tmp_path / "same", tmp_path / "other"))
+    assert one.keys() == same.keys() == other.keys()
     for name, values in one.items():
-        np.testing.assert_allclose(other[name], values, rtol=1e-3, atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(same[name], values, rtol=1e-3, atol=1e-5, err_msg=name)
+        if "model" in name and name.endswith("weight"):
+            assert np.abs(other[name] - values).max() > 0.01, name
+
+
+def test_checkpoints_of_an_agent_and_of_a_training_are_kept_by_option(
+    concurrent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def collect(out: Path, recipe: str, schedule: BehaviourSchedule) -> bcq.Dataset:
+        seen.append(schedule.keep)
+        return bcq.load(concurrent)
+
+    monkeypatch.setattr("bcq.cli.collect_behaviour_to", collect)
+    for options, keep in (((), 1), (("--keep", "3"), 3), (("--keep", "all"), "all")):
+        main(["collect", "concurrent", *LEARNING, *options, "--out", str(tmp_path / "x.hdf5")])
+        assert seen[-1] == keep
+    data = ("--data", str(concurrent), "--hidden-sizes", "8", "8", "--steps", "300")
+    every = ("--checkpoint-every", "100", "--keep", "2", "--out", str(tmp_path / "run"))
+    main(["train", "ddpg", *data, *every])
+    assert sorted(path.name for path in (tmp_path / "run").glob("step-*")) == [
+        "step-200.safetensors",
+        "step-300.safetensors",
+    ]
 
 
 def test_a_final_buffer_comes_from_much_exploration(
@@ -133,7 +161,8 @@ def test_demonstrations_are_collected_with_a_policy_of_ones_own(
     policy = agent
     if source == "file":
         policy = tmp_path / "expert.safetensors"
-        experts.write_expert(bcq.Run.open(agent), policy, 0, [])
+        run = bcq.Run.open(agent)
+        experts.write_expert(experts.best_checkpoint(run), policy, 0, [])
     options = ("--env", ENV, "--policy", str(policy), "--transitions", "40", "--seed", "5")
     for recipe in ("imitation", "imperfect"):
         main(["collect", recipe, *options, "--out", str(tmp_path / f"{recipe}.hdf5")])
@@ -260,8 +289,8 @@ def test_experts_are_trained_kept_listed_and_used(
     main(["experts", "list"])
     assert capsys.readouterr().out == line
     assert re.fullmatch(
-        rf"{ENV} 0: return -\d+ ± \d+ \(std, 3 episodes\); ddpg, 200 steps, seed [01], "
-        r"number 1 of 2 by the last ten evaluations \(-\d+\)\n",
+        rf"{ENV} 0: return -\d+ ± \d+ \(std, 3 episodes\); ddpg, seed [01], number 1 of 2, "
+        r"at step 200 of 200, where its last ten evaluations earned -\d+\n",
         line,
     )
     ranking = json.loads((tmp_path / "kept" / f"{ENV}-ranking.json").read_text())

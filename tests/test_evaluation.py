@@ -13,12 +13,11 @@ from jax import Array
 from numpy.typing import NDArray
 
 import bcq
-from bcq import environments
 from bcq.dataset import ActionBounds, TaskSpec
-from bcq.environments import reset_seed
 from bcq.errors import InputError
 from bcq.learning import Metrics, Minibatch
 from bcq.policy import Policy
+from bcq.seeds import Role, derive, reset_seed
 
 LOW = np.array([-0.5, 1.0], np.float32)
 HIGH = np.array([2.0, 1.25], np.float32)
@@ -104,13 +103,14 @@ def one_after_another(
     policy: Policy, episodes: int, seed: int
 ) -> tuple[list[float], list[int], list[bool]]:
     """Return, length and kind of end of each episode, played alone."""
+    own = derive(seed, Role.EVALUATION)
     returns, lengths, terminals = [], [], []
     for episode in range(episodes):
         env = Corridor()
-        observation, _ = env.reset(seed=reset_seed(seed, episode))
+        observation, _ = env.reset(seed=reset_seed(own, episode))
         total, length, ended = 0.0, 0, False
         while not ended:
-            step_key = jax.random.fold_in(jax.random.key(seed), length)
+            step_key = jax.random.fold_in(jax.random.key(own), length)
             row_key = jax.random.fold_in(step_key, episode)
             scaled = policy.learner.act(jnp.asarray(observation)[None], row_key[None])[0]
             action = np.clip((LOW + HIGH) / 2 + (HIGH - LOW) / 2 * np.asarray(scaled), LOW, HIGH)
@@ -134,7 +134,9 @@ def test_returns_and_lengths_are_those_of_episodes_played_one_after_another() ->
 def test_an_environment_is_reset_once_and_never_stepped_after_its_end() -> None:
     result = bcq.evaluate(SAMPLING, NAME, episodes=12, seed=1)
     assert [len(env.actions) for env in Corridor.made] == result.lengths.tolist()
-    assert [env.seeds for env in Corridor.made] == [[reset_seed(1, i)] for i in range(12)]
+    assert [env.seeds for env in Corridor.made] == [
+        [reset_seed(derive(1, Role.EVALUATION), i)] for i in range(12)
+    ]
     assert all(env.closed for env in Corridor.made)
 
 
@@ -238,7 +240,7 @@ def test_seeds_outside_their_range_are_refused(seed: int) -> None:
 
 
 def test_episode_seeds_differ_and_fit() -> None:
-    seeds = [environments.reset_seed(seed, i) for seed in range(30) for i in range(30)]
+    seeds = [reset_seed(seed, i) for seed in range(30) for i in range(30)]
     assert len(set(seeds)) == 900
     assert all(0 <= seed < 2**31 for seed in seeds)
 

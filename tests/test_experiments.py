@@ -2,10 +2,12 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
+from bcq import experts
 from bcq.algorithms import BCQConfig, EnsembleConfig, name_of
 from bcq.errors import InputError
 from bcq.experiments import EXPERIMENTS, jobs, jobs_of
@@ -25,10 +27,11 @@ from bcq.experiments.presets import (
     PERTURBATIONS,
     PRESETS,
     ExperimentName,
-    Length,
+    Plan,
     Preset,
     PresetName,
 )
+from bcq.experts import bundled
 
 PAPER = PRESETS["paper"]
 
@@ -65,9 +68,11 @@ def test_needs_come_first_and_nothing_comes_twice(name: PresetName) -> None:
             assert directory_name(need) in names[:i]
 
 
+PLAN = Plan("Hopper-v5", "imperfect", rows=100_000, updates=12_000, trials=2)
+
+
 def a_training(**changes: Any) -> Training:
-    job = PRESETS["quick"].training(BCQConfig(), "imperfect", "Hopper-v5", 0)
-    return replace(job, **changes)
+    return replace(PRESETS["quick"].training(BCQConfig(), PLAN, 0), **changes)
 
 
 def test_a_fingerprint_stands_for_every_setting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,15 +82,50 @@ def test_a_fingerprint_stands_for_every_setting(monkeypatch: pytest.MonkeyPatch)
         a_training(schedule=replace(job.schedule, seed=1)),
         a_training(schedule=replace(job.schedule, steps=12_100)),
         a_training(batch=replace(job.batch, transitions=99_999)),
-        PRESETS["quick"].training(BCQConfig(), "imitation", "Hopper-v5", 0),
-        replace(PAPER, agents=14).training(BCQConfig(), "imperfect", "Hopper-v5", 0),
-        replace(PAPER, agents=15).training(BCQConfig(), "imperfect", "Hopper-v5", 0),
+        PRESETS["quick"].training(BCQConfig(), replace(PLAN, task="imitation"), 0),
+        PRESETS["quick"].training(BCQConfig(), PLAN, 1),
+        replace(PAPER, candidates=14).training(BCQConfig(), PLAN, 0),
+        replace(PAPER, candidates=15).training(BCQConfig(), PLAN, 0),
+        replace(PAPER, candidate_steps=600_000).training(BCQConfig(), PLAN, 0),
+        replace(PAPER, experts=4).training(BCQConfig(), PLAN, 0),
     ]
     before = [fingerprint(one) for one in (job, *others)]
     assert len(set(before)) == len(before)
     assert fingerprint(a_training()) == before[0]
     monkeypatch.setattr(jobs, "THREADS", 2)
     assert fingerprint(job) != before[0]
+
+
+def test_a_fingerprint_stands_for_the_bundled_experts_weights_and_the_kind_of_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = fingerprint(a_training())
+    jobs.digest.cache_clear()
+    monkeypatch.setattr(jobs, "NUMBERS", 99)
+    assert fingerprint(a_training()) != before
+    monkeypatch.undo()
+    jobs.digest.cache_clear()
+    for path in bundled("Hopper-v5"):
+        (tmp_path / path.name).write_bytes(path.read_bytes() + b"other")
+    monkeypatch.setattr(experts, "BUNDLED", tmp_path)
+    assert fingerprint(a_training()) != before
+    jobs.digest.cache_clear()
+
+
+@pytest.mark.parametrize(("trial", "expert"), [(0, 0), (1, 1), (2, 0), (3, 1)])
+def test_where_experts_are_fewer_than_trials_they_serve_in_turn(
+    trial: int, expert: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in bundled("Hopper-v5")[:2]:
+        for file in (path, path.with_suffix(".json")):
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    monkeypatch.setattr(experts, "BUNDLED", tmp_path)
+    batch = PRESETS["standard"].batch(PLAN, trial)
+    told = batch.bundled_expert()
+    assert told is not None
+    assert told["name"] == f"Hopper-v5-{expert}"
+    card = json.loads((tmp_path / f"{told['name']}.json").read_text())
+    assert batch.expert(tmp_path).card == card
 
 
 def test_names_tell_jobs_apart_that_differ_in_one_setting() -> None:
@@ -110,8 +150,8 @@ def test_the_papers_scale_is_the_papers() -> None:
     }
     agents = [job.schedule for job in found if isinstance(job, Behaviour)]
     assert {(a.noise, a.steps) for a in agents} == {(0.5, 1_000_000), (0.1, 1_000_000)}
-    experts = [job for job in found if isinstance(job, Experts)]
-    assert [(len(e.needs), e.keep) for e in experts] == [(15, 5)] * 3
+    chosen = [job for job in found if isinstance(job, Experts)]
+    assert [(len(e.needs), e.keep) for e in chosen] == [(15, 5)] * 3
 
 
 def test_experts_and_concurrent_behaviours_are_the_same_agents() -> None:
@@ -140,7 +180,7 @@ def test_each_experiment_has_the_algorithms_of_its_figure() -> None:
     assert algorithms("values") == {"bcq", "ddpg", "dqn"}
     assert algorithms("perturbation") == {"bcq"}
     assert algorithms("uncertainty") == {"ensemble", "bcq"}
-    assert algorithms("random") == {"bcq", "ddpg"}
+    assert algorithms("random") == {"bcq", "ddpg", "bc"}
     members = {
         job.config.members
         for job in trainings(PAPER, "uncertainty")
@@ -165,25 +205,52 @@ def test_parts_can_be_chosen() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("names", "environments", "message"),
-    [
-        (("results",), (), "this preset has values"),
-        ((), ("Ant-v5",), "this preset has Hopper-v5"),
-    ],
-)
-def test_what_a_preset_does_not_have_is_refused(
-    names: tuple[ExperimentName, ...], environments: tuple[str, ...], message: str
-) -> None:
-    with pytest.raises(InputError, match=message):
-        jobs_of(PRESETS["converged"], names, environments)
+def test_an_environment_that_a_preset_does_not_have_is_refused() -> None:
+    with pytest.raises(InputError, match="this preset has HalfCheetah-v5, Hopper-v5"):
+        jobs_of(PRESETS["standard"], (), ("Ant-v5",))
 
 
 def test_values_are_measured_only_where_there_are_any() -> None:
-    preset = replace(PAPER, lengths=dict.fromkeys(PAPER.lengths, Length(1_000, 500, 200)))
-    for job in trainings(preset, "results"):
+    plan = replace(PLAN, true_value_every=200)
+    for job in trainings(replace(PAPER, plans={"results": [plan]}), "results"):
         imitates = name_of(job.config) in ("bc", "vae-bc")
         assert job.schedule.true_value_every == (None if imitates else 200)
+
+
+def test_the_standard_preset_is_worked_off_in_the_order_of_its_worth() -> None:
+    found = [
+        (job.batch.env, job.batch.recipe, job.schedule.steps)
+        for job in jobs_of(PRESETS["standard"], (), ())
+        if isinstance(job, Training)
+    ]
+    order = list(dict.fromkeys(found))
+    assert order == [
+        ("Hopper-v5", "imperfect", 60_000),
+        ("HalfCheetah-v5", "imperfect", 30_000),
+        ("Walker2d-v5", "imperfect", 30_000),
+        ("Hopper-v5", "imitation", 60_000),
+        ("HalfCheetah-v5", "imitation", 30_000),
+        ("Walker2d-v5", "imitation", 30_000),
+        ("Hopper-v5", "final-buffer", 100_000),
+        ("Hopper-v5", "concurrent", 300_000),
+        ("Hopper-v5", "final-buffer", 60_000),
+        ("Hopper-v5", "concurrent", 60_000),
+        ("Hopper-v5", "imitation", 30_000),
+        ("Pendulum-v1", "random", 60_000),
+        ("Reacher-v5", "random", 20_000),
+    ]
+
+
+def test_a_batch_may_be_the_first_rows_of_a_longer_life() -> None:
+    batches = {
+        job.batch.transitions: job.batch
+        for job in trainings(PRESETS["standard"])
+        if (job.batch.recipe, job.batch.trial) == ("concurrent", 0)
+    }
+    assert batches.keys() == {60_000, 300_000}
+    assert batches[60_000].source == batches[300_000].source
+    assert isinstance(batches[60_000].source, Behaviour)
+    assert batches[60_000].source.schedule.steps == 300_000
 
 
 def test_a_kind_of_job_that_does_not_exist_is_refused() -> None:

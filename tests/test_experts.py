@@ -1,6 +1,7 @@
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,28 @@ import short_task
 from bcq import behaviour, experts
 from bcq.behaviour import BehaviourSchedule
 from bcq.errors import InputError
-from bcq.experts import bundled, describe, find, read_expert, score, train_experts
+from bcq.experts import (
+    best_checkpoint,
+    bundled,
+    describe,
+    find,
+    last_ten,
+    read_expert,
+    train_experts,
+)
 from bcq.runs import Run
+from bcq.seeds import Role, derive
 from short_task import AGENT, NAME, STEPS
 
 SCHEDULES = [
     BehaviourSchedule(
-        env=NAME, steps=STEPS, seed=seed, random_steps=30, evaluate_every=20, evaluate_episodes=2
+        env=NAME,
+        steps=STEPS,
+        seed=seed,
+        random_steps=30,
+        evaluate_every=20,
+        evaluate_episodes=2,
+        keep="all",
     )
     for seed in range(3)
 ]
@@ -32,13 +48,12 @@ def _surroundings() -> Iterator[None]:
         yield
 
 
-def set_returns(run: Run, means: list[float]) -> None:
-    """In the place of the evaluations that were made: two episodes each, with that mean."""
+def set_returns(run: Run, first: float) -> None:
+    """In the place of the evaluations that were made: two episodes each, the mean ever higher."""
     steps = sorted({row["step"] for row in run.read("episodes.jsonl")})
-    assert len(means) <= len(steps)
     rows = [
-        {"step": step, "episode": episode, "return": mean + 2 * episode - 1, "length": 1}
-        for step, mean in zip(steps[-len(means) :], means, strict=True)
+        {"step": step, "episode": episode, "return": first + i + 2 * episode - 1, "length": 1}
+        for i, step in enumerate(steps)
         for episode in range(2)
     ]
     lines = "".join(json.dumps(row) + "\n" for row in rows)
@@ -47,14 +62,13 @@ def set_returns(run: Run, means: list[float]) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three agents, trained; then their evaluations are changed, and they are ranked again."""
+    """Three agents, trained and ranked; then ranked again, finished ones not repeated."""
     folder = tmp_path_factory.mktemp("experts")
     train_experts(folder, SCHEDULES, keep=1)
-    set_returns(run_of(folder, 0), [1000.0] * 3 + [1.0] * 10)  # good at first
-    set_returns(run_of(folder, 1), [0.0] * 3 + [6.0] * 5 + [4.0] * 5)
-    set_returns(run_of(folder, 2), [0.0] * 12 + [30.0])  # good at last
+    for seed in range(3):
+        set_returns(run_of(folder, seed), first=10.0 * seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.delattr(behaviour, "learn")  # finished runs are not repeated
+        patch.delattr(behaviour, "learn")
         train_experts(folder, SCHEDULES, keep=2)
     return folder
 
@@ -68,6 +82,13 @@ def best(folder: Path) -> Path:
     return folder / "kept" / f"{NAME}-0.safetensors"
 
 
+@pytest.fixture(scope="module")
+def chosen(folder: Path) -> experts.Choice:
+    """The agent and the checkpoint that the best expert comes from."""
+    first = ranking_of(folder)[0]
+    return experts.Choice(run_of(folder, first["seed"]), first["steps"], first["score"])
+
+
 @pytest.fixture
 def copied(best: Path, tmp_path: Path) -> Path:
     """An expert's two files, to be damaged."""
@@ -79,67 +100,137 @@ def copied(best: Path, tmp_path: Path) -> Path:
 # Training and ranking
 
 
-def test_an_agent_is_scored_by_its_last_ten_evaluations(folder: Path) -> None:
-    assert [score(run_of(folder, seed)) for seed in range(3)] == pytest.approx([1, 5, 3])
+def score_of(run: Run, step: int) -> float:
+    """What a checkpoint earns on the episodes that choose."""
+    seed = derive(run.config["schedule"]["seed"], Role.CHOICE)
+    return bcq.evaluate(run.policy(step), NAME, episodes=50, seed=seed).mean
+
+
+def test_an_agents_best_checkpoint_is_that_which_earns_most_on_fresh_episodes(
+    folder: Path,
+) -> None:
+    run = run_of(folder, 1)
+    steps = [one["step"] for one in run.checkpoints()]
+    assert len(steps) > 12
+    favoured = steps[-10:]  # their evaluations are the highest ten
+    scores = {step: score_of(run, step) for step in favoured}
+    choice = best_checkpoint(run)
+    assert choice.score == max(scores.values()) > min(scores.values())
+    assert scores[choice.step] == choice.score
+    assert choice.step != favoured[-1]  # else the last would do as well
+
+
+def test_how_an_agent_ended_is_the_mean_of_its_last_ten_evaluations(folder: Path) -> None:
+    count = len({row["step"] for row in run_of(folder, 1).read("episodes.jsonl")})
+    assert last_ten(run_of(folder, 1)) == pytest.approx(10 + count - 1 - 4.5)
+
+
+def ranking_of(folder: Path) -> list[dict[str, Any]]:
+    ranking: list[dict[str, Any]] = json.loads(
+        (folder / "kept" / f"{NAME}-ranking.json").read_text()
+    )
+    return ranking
 
 
 def test_the_best_are_kept_and_all_are_disclosed(folder: Path, best: Path) -> None:
-    ranking = [
-        {"seed": 1, "steps": run_of(folder, 1).checkpoint_step(), "score": 5.0, "kept": True},
-        {"seed": 2, "steps": run_of(folder, 2).checkpoint_step(), "score": 3.0, "kept": True},
-        {"seed": 0, "steps": run_of(folder, 0).checkpoint_step(), "score": 1.0, "kept": False},
+    ranking = ranking_of(folder)
+    choices = {seed: best_checkpoint(run_of(folder, seed)) for seed in range(3)}
+    order = sorted(range(3), key=lambda seed: -choices[seed].score)
+    assert ranking == [
+        {
+            "seed": seed,
+            "steps": choices[seed].step,
+            "score": choices[seed].score,
+            "trained_steps": run_of(folder, seed).checkpoint_step(),
+            "mean_return_of_the_last_ten_evaluations": last_ten(run_of(folder, seed)),
+            "kept": rank < 2,
+        }
+        for rank, seed in enumerate(order)
     ]
-    assert json.loads((folder / "kept" / f"{NAME}-ranking.json").read_text()) == ranking
     assert sorted(path.name for path in (folder / "kept").iterdir()) == [
         *(f"{NAME}-0.json", f"{NAME}-0.safetensors"),
         *(f"{NAME}-1.json", f"{NAME}-1.safetensors"),
         f"{NAME}-ranking.json",
     ]
-    for rank, seed in enumerate((1, 2)):
+    for rank, seed in enumerate(order[:2]):
         card = json.loads((folder / "kept" / f"{NAME}-{rank}.json").read_text())
         assert card["ranking"] == ranking
         assert (card["rank"], card["seed"]) == (rank, seed)
-        assert card["mean_return_of_the_last_ten_evaluations"] == ranking[rank]["score"]
-        assert card["steps"] == run_of(folder, seed).checkpoint_step()
+        assert card["steps"] == choices[seed].step
     assert best.exists()
 
 
+def test_the_best_are_carried_on_while_their_best_checkpoint_is_of_the_last_leg(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    improving = {0: 500, 1: 300, 2: 360}  # until when each is at its best at its end
+
+    def train(path: Path, _: object, schedule: BehaviourSchedule, *, resume: bool) -> Run:
+        assert resume
+        path.mkdir(parents=True, exist_ok=True)
+        (path / "config.json").unlink(missing_ok=True)
+        parts = dict.fromkeys(("algorithm", "settings", "dataset", "task"))
+        return Run.create(path, {**parts, "schedule": asdict(schedule)})
+
+    def choose(run: Run) -> experts.Choice:
+        seed, steps = run.config["schedule"]["seed"], run.config["schedule"]["steps"]
+        return experts.Choice(run, steps if steps < improving[seed] else 200, score=seed)
+
+    def steps(keep: int, longest: int) -> list[int]:
+        train_experts(tmp_path, SCHEDULES, keep=keep, longest=longest)
+        return [run_of(tmp_path, seed).config["schedule"]["steps"] for seed in range(3)]
+
+    monkeypatch.setattr(experts, "LEG", 60)
+    monkeypatch.setattr(experts, "train_behaviour", train)
+    monkeypatch.setattr(experts, "best_checkpoint", choose)
+    monkeypatch.setattr(experts, "write_best", lambda *_, **__: [])
+    assert steps(keep=3, longest=0) == [300, 300, 300]
+    for _ in range(2):  # a finished command does nothing more
+        assert steps(keep=2, longest=1_000) == [300, 300, 360]  # 0 is not among the best two
+    assert steps(keep=3, longest=400) == [400, 300, 360]
+    assert steps(keep=3, longest=1_000) == [520, 300, 360]
+
+
 def test_the_card_says_what_the_agent_earns_in_a_hundred_fresh_episodes(
-    folder: Path, best: Path
+    chosen: experts.Choice, best: Path
 ) -> None:
     card = json.loads(best.with_suffix(".json").read_text())
-    result = bcq.evaluate(run_of(folder, 1).policy(), NAME, episodes=100, seed=0)
+    result = bcq.evaluate(chosen.run.policy(chosen.step), NAME, episodes=100, seed=0)
+    assert card["mean_return_of_50_episodes_it_was_chosen_by"] == chosen.score != result.mean
     assert card["mean_return_of_100_fresh_episodes"] == pytest.approx(result.mean, rel=1e-6)
     assert card["std_return_of_100_fresh_episodes"] == pytest.approx(result.std, rel=1e-6)
 
 
-def test_the_card_says_where_the_agent_comes_from(folder: Path, best: Path) -> None:
+def test_the_card_says_where_the_agent_comes_from(chosen: experts.Choice, best: Path) -> None:
     card = json.loads(best.with_suffix(".json").read_text())
-    config = run_of(folder, 1).config
+    config = chosen.run.config
     for name in ("algorithm", "schedule", "settings", "task", "versions", "commit", "threads"):
         assert card[name] == config[name], name
     assert card["environment"] == NAME
     assert card["hidden_sizes"] == [8, 8]
 
 
-def test_an_expert_is_described_in_a_line_with_its_selection(best: Path) -> None:
+def test_an_expert_is_described_in_a_line_with_its_selection(
+    chosen: experts.Choice, best: Path
+) -> None:
     expert = read_expert(best)
     mean, std = (expert.card[f"{kind}_return_of_100_fresh_episodes"] for kind in ("mean", "std"))
-    steps = expert.card["steps"]
+    final = expert.card["mean_return_of_the_last_ten_evaluations"]
     assert describe(expert) == (
-        f"{NAME} 0: return {mean:.0f} ± {std:.0f} (std, 100 episodes); ddpg, {steps} steps, "
-        "seed 1, number 1 of 3 by the last ten evaluations (5)"
+        f"{NAME} 0: return {mean:.0f} ± {std:.0f} (std, 100 episodes); ddpg, seed "
+        f"{chosen.run.config['schedule']['seed']}, number 1 of 3, at step {chosen.step} of "
+        f"{chosen.run.checkpoint_step()}, where its last ten evaluations earned {final:.0f}"
     )
 
 
 # Reading
 
 
-def test_an_expert_acts_as_the_run_it_comes_from(folder: Path, best: Path) -> None:
-    expected = run_of(folder, 1).policy().act(OBSERVATIONS)
+def test_an_expert_acts_as_the_checkpoint_it_comes_from(chosen: experts.Choice, best: Path) -> None:
+    expected = chosen.run.policy(chosen.step).act(OBSERVATIONS)
     expert = read_expert(best)
     assert expert.policy.act(OBSERVATIONS).tobytes() == expected.tobytes()
-    assert expert.policy.task.as_json() == run_of(folder, 1).task.as_json()
+    assert expert.policy.task.as_json() == chosen.run.task.as_json()
     assert (np.ptp(expected, axis=0) > 0.01).all()
 
 
@@ -149,23 +240,23 @@ def test_an_experts_file_holds_the_actor_alone(folder: Path, best: Path) -> None
 
 
 def test_an_expert_is_found_by_number_file_and_run(
-    folder: Path, best: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, chosen: experts.Choice, best: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(experts, "BUNDLED", folder / "kept")
     assert [path.stem for path in bundled(NAME)] == [f"{NAME}-0", f"{NAME}-1"]
-    steps = run_of(folder, 1).checkpoint_step()
-    directory = run_of(folder, 1).directory
-    for source, name in (
-        ("0", f"expert {NAME}-0 (seed 1, {steps} steps)"),
-        (str(best), f"expert {NAME}-0 (seed 1, {steps} steps)"),
-        (str(directory), f"ddpg at step {steps} ("),
+    run, step, _ = chosen
+    seed, last = run.config["schedule"]["seed"], run.checkpoint_step()
+    for source, name, at in (
+        ("0", f"expert {NAME}-0 (seed {seed}, {step} steps)", step),
+        (str(best), f"expert {NAME}-0 (seed {seed}, {step} steps)", step),
+        (str(run.directory), f"ddpg at step {last} (", last),
     ):
         expert = find(source, NAME)
         assert expert.environment == NAME
         assert expert.name.startswith(name)
-        expected = run_of(folder, 1).policy().act(OBSERVATIONS)
+        expected = run.policy(at).act(OBSERVATIONS)
         assert expert.policy.act(OBSERVATIONS).tobytes() == expected.tobytes()
-    assert find("1", NAME).card["seed"] == 2
+    assert find("1", NAME).card["seed"] == ranking_of(folder)[1]["seed"]
 
 
 def test_runs_of_different_weights_have_different_names(folder: Path) -> None:

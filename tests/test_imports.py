@@ -24,7 +24,7 @@ LAYERS = (
     ("bcq.environments",),
     ("bcq.dataset", "bcq.files", "bcq.tabular"),
     ("bcq.interruption",),
-    ("bcq.errors", "bcq.progress"),
+    ("bcq.errors", "bcq.progress", "bcq.seeds"),
 )
 # Inside these, files may import one another; a file knows what its folder is for.
 FOLDERS = ("bcq.algorithms", "bcq.experiments", "bcq.formats", "bcq.tabular")

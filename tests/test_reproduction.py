@@ -3,12 +3,14 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from matplotlib.axes import Axes
 
 from bcq.cli import main
 from bcq.experiments import figures
-from bcq.experiments.claims import CLAIMS
 from bcq.experiments.records import aligned, read_records, returns, write_records
+from bcq.experiments.verdicts import CLAIMS
 from bcq.plots import COLOURS
 from bcq.reproduce import show
 from bcq.tabular.theorems import STATEMENTS
@@ -29,18 +31,21 @@ def test_smoke_runs_every_part(smoke: Path) -> None:
     assert {
         (task, name) for task in tasks for name in ("bcq", "ddpg", "dqn", "bc", "vae-bc")
     } < found
-    assert {("random", "bcq"), ("random", "ddpg"), ("final-buffer", "behaviour")} < found
+    assert {("random", "bcq"), ("random", "ddpg"), ("random", "bc")} < found
+    assert {("final-buffer", "behaviour"), ("concurrent", "behaviour")} < found
     assert {("imitation", "ensemble of 2"), ("imitation", "ensemble of 3")} < found
     for one in records:
         assert one.made["threads"] == 1
         assert len(one.evaluations) >= 2
-        assert (len(one.truths) > 0) == (one.algorithm not in ("bc", "vae-bc", "behaviour"))
-    for name in ("extrapolation", "results", "values", "perturbation", "uncertainty"):
+        assert (len(one.truths) > 0) == (one.label not in ("bc", "vae-bc", "behaviour"))
+        assert ("action_distance" in one.measures) == (one.role == "learner")
+    for name in ("extrapolation-Hopper-v5", "results", "values", "perturbation-Hopper-v5"):
         for ending in ("png", "pdf"):
-            assert (smoke / "figures" / f"{name}-Hopper-v5.{ending}").stat().st_size > 5_000
+            assert (smoke / "figures" / f"{name}.{ending}").stat().st_size > 5_000
+    assert (smoke / "figures" / "uncertainty-Hopper-v5.png").exists()
     assert (smoke / "figures" / "random-Pendulum-v1.png").exists()
     claims = (smoke / "claims.md").read_text()
-    assert all(claim.says in claims for claim in CLAIMS)
+    assert all(claim.quote in claims for claim in CLAIMS)
     theory = len(STATEMENTS) + 1  # and the counterexample; one trial proves no more
     assert claims.count("**holds**") == theory
 
@@ -88,7 +93,7 @@ def test_records_survive_their_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["not json\n", '{"format": 1, "task": "x"}\n', '{"format": 7}\n']
+    "content", ["not json\n", '{"format": 2, "task": "x"}\n', '{"format": 1}\n']
 )
 def test_a_damaged_file_of_records_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "runs.jsonl").write_text(content)
@@ -102,8 +107,8 @@ def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_a_preset_does_not_have_is_said_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match="this preset has values"):
-        main(["reproduce", "theory", "--preset", "converged", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit, match="this preset has Hopper-v5, Pendulum-v1"):
+        main(["reproduce", "--preset", "smoke", "--env", "Ant-v5", "--out", str(tmp_path)])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -121,12 +126,67 @@ def test_every_figure_is_drawn_in_the_colour_of_its_algorithm(tmp_path: Path) ->
     assert len(list(tmp_path.iterdir())) == 10
 
 
+def test_environments_stand_side_by_side_with_a_row_a_task() -> None:
+    figure = figures.figure_2(as_in_the_paper())
+    assert figure is not None
+    assert [axes.get_title() for axes in figure.axes] == [
+        f"{env}: {task}"
+        for task in ("final-buffer", "concurrent", "imitation", "imperfect")
+        for env in ("Hopper-v5", "HalfCheetah-v5")
+    ]
+
+
+def lines_of(axes: Axes) -> dict[str, list[float]]:
+    return {
+        str(line.get_label()): np.asarray(line.get_ydata()).tolist() for line in axes.get_lines()
+    }
+
+
+def test_the_shaded_area_is_half_a_standard_deviation_over_trials() -> None:
+    records = [one for one in as_in_the_paper() if one.env == "Hopper-v5"]
+    finals = [one.final for one in records if (one.task, one.label) == ("imperfect", "bcq")]
+    finals = [r for r in finals if r > 100]  # not those of a large Phi
+    figure = figures.figure_2(records)
+    assert figure is not None
+    axes = figure.axes[3]
+    assert lines_of(axes)["BCQ"][-1] == pytest.approx(np.mean(finals))
+    edges = np.asarray(axes.collections[0].get_paths()[0].vertices)[:, 1]
+    half = np.std(finals) / 2
+    assert edges.max() == pytest.approx(np.mean(finals) + half)
+    assert np.abs(edges - (np.mean(finals) - half)).min() == pytest.approx(0, abs=1e-6)
+
+
+def test_figure_1_has_agent_batch_and_truth() -> None:
+    figure = figures.figure_1([one for one in as_in_the_paper() if one.env == "Hopper-v5"])
+    assert figure is not None
+    above, below = figure.axes[1], figure.axes[4]  # concurrent
+    assert above.get_title() == "concurrent"
+    assert lines_of(above)["the batch"][0] == 500
+    assert lines_of(above)["behavioural agent"][-1] == pytest.approx(800 * 1.0033, 1e-3)
+    assert lines_of(below)["DDPG, true value"] == [100, 100, 100]
+    estimates = lines_of(below)["DDPG"]
+    assert estimates[-1] == pytest.approx(250 * 1.0033, rel=1e-3)
+
+
+def test_figure_3_draws_the_estimate_of_each_and_the_truth_of_bcq() -> None:
+    figure = figures.figure_3([one for one in as_in_the_paper() if one.env == "Hopper-v5"])
+    assert figure is not None
+    lines = lines_of(figure.axes[2])
+    assert lines["BCQ, true value"] == [100, 100, 100]
+    assert lines["BCQ"][-1] == pytest.approx(110 * 1.0033, rel=1e-3)
+    assert lines["DQN"][-1] == pytest.approx(300 * 1.0033, rel=1e-3)
+    assert "DDPG, true value" not in lines
+
+
 def test_the_mean_of_a_figure_is_over_trials() -> None:
-    records = [one for one in as_in_the_paper() if (one.task, one.algorithm) == ("imperfect", "bc")]
+    records = [
+        one
+        for one in as_in_the_paper()
+        if (one.task, one.algorithm, one.env) == ("imperfect", "bc", "Hopper-v5")
+    ]
     steps, means = aligned(map(returns, records))
-    assert steps.tolist() == [5_000, 10_000, 15_000, 60_000]
-    assert means.shape == (2, 4)
-    assert (means == 410).all()
+    assert steps.tolist() == [0, 10_000, 15_000, 20_000, 40_000, 50_000, 60_000]
+    assert means[:, -1].tolist() == pytest.approx([410 * 0.98, 410, 410 * 1.03])
 
 
 def test_claims_are_counted_when_they_are_shown(

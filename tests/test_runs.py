@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -228,6 +229,110 @@ def test_only_the_newest_checkpoint_is_kept(tmp_path: Path) -> None:
     run = trained(tmp_path / "run")
     assert [path.name for path in run.directory.glob("step-*")] == ["step-400.safetensors"]
     assert run.checkpoint_step() == 400
+
+
+@pytest.mark.parametrize(
+    ("keep", "steps"),
+    [(1, [400]), (2, [300, 400]), (3, [200, 300, 400]), (9, [100, 200, 300, 400])],
+)
+def test_so_many_of_the_newest_checkpoints_are_kept(
+    tmp_path: Path, keep: int, steps: list[int]
+) -> None:
+    schedule = replace(SCHEDULE, checkpoint_every=100, keep=keep)
+    run = train_run(tmp_path / "run", CounterConfig(), schedule, batch())
+    assert sorted(path.name for path in run.directory.glob("step-*")) == [
+        f"step-{step}.safetensors" for step in steps
+    ]
+    assert [one["step"] for one in run.checkpoints()] == steps
+    pointer = json.loads((run.directory / "checkpoint.json").read_text())
+    digests = [
+        hashlib.sha256((run.directory / f"step-{step}.safetensors").read_bytes()).hexdigest()
+        for step in steps
+    ]
+    listed = [
+        {"step": step, "file": f"step-{step}.safetensors", "sha256": digest}
+        for step, digest in zip(steps, digests, strict=True)
+    ]
+    assert pointer == {**listed[-1], "older": listed[:-1]}  # flat: it grows by one a checkpoint
+
+
+def test_every_checkpoint_kept_is_that_of_a_run_which_ended_there(tmp_path: Path) -> None:
+    schedule = replace(SCHEDULE, checkpoint_every=100, keep="all")
+    run = train_run(tmp_path / "run", CounterConfig(), schedule, batch())
+    for step in (100, 200, 300, 400):
+        alone = replace(SCHEDULE, steps=step)
+        short = train_run(tmp_path / f"{step}", CounterConfig(), alone, batch())
+        ours, theirs = Run.open(run.directory).load(step), short.load()
+        assert ours is not None
+        assert theirs is not None
+        assert ours[0] == theirs[0] == step
+        assert leaves_of(ours[1]) == leaves_of(theirs[1])
+    assert run.policy(100).learner != run.policy(400).learner
+    with pytest.raises(InputError, match="update 150 was not kept; there is 100, 200, 300, 400"):
+        run.load(150)
+
+
+def test_a_checkpoint_made_in_passing_is_not_kept_beside_newer_ones(tmp_path: Path) -> None:
+    schedule = replace(SCHEDULE, checkpoint_every=100, keep="all")
+    whole = train_run(tmp_path / "whole", CounterConfig(), schedule, batch())
+    run = train_run(tmp_path / "run", CounterConfig(), replace(schedule, steps=200), batch())
+    step, learner = loaded(run)
+    run.save(step + 50, learner, keep="all", passing=True)
+    assert [one["step"] for one in run.checkpoints()] == [100, 200, 250]
+    run.save(300, learner, keep="all")
+    assert [one["step"] for one in run.checkpoints()] == [100, 200, 300]
+    assert not (run.directory / "step-250.safetensors").exists()
+    assert [one["step"] for one in whole.checkpoints()] == [100, 200, 300, 400]
+
+
+def test_a_refused_resumption_changes_nothing(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    flip_a_bit(arrays_file(run))
+    before = contents(run.directory)
+    longer = replace(SCHEDULE, steps=1_000)
+    with pytest.raises(InputError, match=r"step-400\.safetensors: is damaged"):
+        train_run(run.directory, CounterConfig(), longer, batch(), resume=True)
+    assert contents(run.directory) == before
+
+
+def test_what_is_kept_may_change_when_a_run_is_resumed(tmp_path: Path) -> None:
+    schedule = replace(SCHEDULE, checkpoint_every=100, keep="all")
+    run = train_run(tmp_path, CounterConfig(), schedule, batch())
+    later = replace(schedule, steps=500, keep=2)
+    run = train_run(tmp_path, CounterConfig(), later, batch(), resume=True)
+    assert [one["step"] for one in run.checkpoints()] == [400, 500]
+    assert json.loads((tmp_path / "config.json").read_text())["schedule"]["keep"] == 2
+
+
+@pytest.mark.parametrize("name", ["./step-400.safetensors", "../run/step-400.safetensors"])
+@pytest.mark.parametrize("place", ["newest", "older"])
+def test_a_checkpoint_under_another_name_is_refused_and_nothing_is_deleted(
+    tmp_path: Path, name: str, place: str
+) -> None:
+    run = trained(tmp_path / "run")
+    path = run.directory / "checkpoint.json"
+    pointer = json.loads(path.read_text())
+    if place == "newest":
+        pointer["file"] = name
+    else:
+        pointer["older"] = [{**pointer, "file": name}]
+    path.write_text(json.dumps(pointer))
+    before = contents(run.directory)
+    with pytest.raises(InputError, match=r"checkpoint\.json: is damaged"):
+        train_run(run.directory, CounterConfig(), SCHEDULE, batch(), resume=True)
+    assert contents(run.directory) == before
+
+
+def test_a_checkpoint_that_nothing_supersedes_is_not_deleted(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    for name in ("step-900.safetensors", "step-mine.safetensors"):
+        (run.directory / name).write_bytes(b"precious")
+    train_run(run.directory, CounterConfig(), SCHEDULE, batch(), resume=True)
+    for name in ("step-900.safetensors", "step-mine.safetensors"):
+        assert (run.directory / name).read_bytes() == b"precious"
+    (run.directory / "checkpoint.json").unlink()
+    run.remove_leftovers()
+    assert (run.directory / "step-400.safetensors").exists()
 
 
 # No pickle
@@ -520,9 +625,9 @@ def test_a_run_is_locked_while_it_trains_and_free_afterwards(
 
     save = Run.save
 
-    def save_and_try(run: Run, step: int, learner: Algorithm) -> None:
+    def save_and_try(run: Run, step: int, learner: Algorithm, **options: Any) -> None:
         try_to_lock(run.directory / ".lock")
-        save(run, step, learner)
+        save(run, step, learner, **options)
 
     monkeypatch.setattr(Run, "save", save_and_try)
     run = trained(tmp_path / "run")
@@ -547,6 +652,23 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_checkpoint(
     assert learner.count == 200
     assert np.isfinite(learner.weight).all()
     assert [row["step"] for row in run.read("metrics.jsonl")] == [100, 200]
+    assert run.divergence() == {"step": 300, "what": "loss", "last_estimate": None}
+
+
+def test_the_last_finite_estimate_is_told_and_a_resumed_run_tells_its_own(
+    tmp_path: Path,
+) -> None:
+    run = trained(tmp_path / "run")
+    run.append("metrics.jsonl", [{"step": s, "value_estimate": s / 2} for s in (410, 420)])
+    run.append("metrics.jsonl", [{"step": 430}])
+    run.note_divergence(440, "critic_loss")
+    assert Run.open(run.directory).divergence() == {
+        "step": 440,
+        "what": "critic_loss",
+        "last_estimate": 210.0,
+    }
+    train_run(run.directory, CounterConfig(), SCHEDULE, batch(), resume=True)
+    assert Run.open(run.directory).divergence() is None
 
 
 def test_weights_that_are_not_finite_are_never_stored(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 """Section 4.1 and supplement A on random MDPs, with counterexamples to the literal text."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,8 +25,10 @@ from bcq.tabular import (
     complete_batch,
     deterministic_policy,
     evaluate_policy,
+    extrapolation,
     extrapolation_error,
     extrapolation_error_by_recursion,
+    greedy,
     greedy_in_batch,
     is_batch_constrained,
     is_coherent,
@@ -32,6 +36,7 @@ from bcq.tabular import (
     q_learning_fixed_point,
     random_mdp,
     reachable,
+    theorems,
     total_extrapolation_error,
     value_iteration,
     visitation,
@@ -42,7 +47,9 @@ from bcq.tabular.extrapolation import (
     error_of_training_mismatch,
     uniform_counts_batch,
 )
-from bcq.tabular.mdp import Flags, Floats
+from bcq.tabular.mdp import Flags, Floats, Indices
+from bcq.tabular.q_learning import sampled_updates
+from bcq.tabular.theorems import STATEMENTS
 from tabular_cases import (
     EXACT,
     SEEDS,
@@ -619,6 +626,126 @@ def test_counterexample_in_a_stochastic_mdp_a_lucky_logged_return_is_not_matched
     lucky, unlucky = steps(mdp, (0, 0, 1)), steps(mdp, (0, 0, 2))
     q = bcql_fixed_point(mdp, joined(lucky, unlucky), no_values(mdp))
     assert lucky.rewards[0] == 1.0 > q[0, 0] == 0.5
+
+
+# Each statement fails where what it is about is wrong
+
+
+def as_begun(batch: TabularBatch, initial_q: Floats, **_: Any) -> Floats:
+    return initial_q
+
+
+def far_too_high(batch: TabularBatch, initial_q: Floats, **_: Any) -> Floats:
+    return np.full(initial_q.shape, 1e3)
+
+
+def one_too_high(batch: TabularBatch, initial_q: Floats, **settings: Any) -> Floats:
+    return bcql(batch, initial_q, **settings) + 1  # the policy is the right one
+
+
+def in_equal_steps(batch: TabularBatch, initial_q: Floats, **settings: Any) -> Floats:
+    return sampled_updates(batch, initial_q, **settings, omega=0.0)
+
+
+def without_a_future(
+    batch: TabularBatch, initial_q: Floats, *, discount: float, **settings: Any
+) -> Floats:
+    return bcql(batch, initial_q, discount=0.0, **settings)
+
+
+def true_dynamics(mdp: FiniteMDP, batch: TabularBatch, initial_q: Floats) -> FiniteMDP:
+    """M_B with p_M wherever anything was seen."""
+    learned = batch_mdp(mdp, batch, initial_q)
+    learned.transitions[:-1, :, :-1][batch.pairs] = mdp.transitions[batch.pairs]
+    learned.rewards[:-1, :, :-1] = mdp.rewards
+    return learned
+
+
+def optimum_under_true_dynamics(mdp: FiniteMDP, batch: TabularBatch, initial_q: Floats) -> Floats:
+    q = value_iteration(true_dynamics(mdp, batch, initial_q))[:-1]
+    return np.where(mdp.terminal[:, None], initial_q, q)
+
+
+def no_error(mdp: FiniteMDP, batch: TabularBatch, policy: Floats, initial_q: Floats) -> Floats:
+    return no_values(mdp)
+
+
+def recursion_without_s_init(
+    mdp: FiniteMDP, batch: TabularBatch, policy: Floats, initial_q: Floats
+) -> Floats:
+    error = extrapolation_error_by_recursion(mdp, batch, policy, initial_q)
+    return error + np.where(batch.pairs, 0.0, initial_q)
+
+
+def error_wherever_it_is(mdp: FiniteMDP, policy: Floats, error: Floats) -> float:
+    return float((policy * np.abs(error)).sum())
+
+
+def reached_or_not(mdp: FiniteMDP, policy: Floats) -> Flags:
+    return ~mdp.terminal
+
+
+def constrained_everywhere(mdp: FiniteMDP, policy: Floats, batch: TabularBatch) -> bool:
+    return not ((policy > 0) & ~batch.pairs)[~mdp.terminal].any()
+
+
+def first_action(batch: TabularBatch) -> Floats:
+    return deterministic_policy(np.zeros(batch.num_states, int), batch.num_actions)
+
+
+def best_of_all_actions(q: Floats, batch: TabularBatch) -> Indices:
+    return greedy(q)
+
+
+def worst_in_batch(q: Floats, batch: TabularBatch) -> Indices:
+    return greedy(-q, batch.pairs)
+
+
+WRONG: list[tuple[str, ModuleType, str, Callable[..., Any]]] = [
+    ("Theorem 1", theorems, "q_learning", as_begun),
+    ("Theorem 1", theorems, "q_learning", in_equal_steps),
+    ("Theorem 1", theorems, "q_learning_fixed_point", optimum_under_true_dynamics),
+    ("Remark 1", theorems, "extrapolation_error", no_error),
+    ("Remark 1", theorems, "extrapolation_error_by_recursion", recursion_without_s_init),
+    ("Remark 1", extrapolation, "batch_mdp", true_dynamics),
+    ("Lemma 1", theorems, "extrapolation_error", no_error),
+    ("Lemma 1", theorems, "total_extrapolation_error", error_wherever_it_is),
+    ("Lemma 1", theorems, "reachable", reached_or_not),
+    ("Lemma 1", extrapolation, "batch_mdp", true_dynamics),
+    ("Theorem 2", theorems, "extrapolation_error", no_error),
+    ("Theorem 2", theorems, "is_batch_constrained", lambda *_: True),
+    ("Theorem 2", theorems, "is_batch_constrained", constrained_everywhere),
+    ("Theorem 2", theorems, "batch_constrained_policy", first_action),
+    ("Theorem 3", theorems, "bcql", as_begun),
+    ("Theorem 3", theorems, "bcql", in_equal_steps),
+    ("Theorem 3", theorems, "bcql", without_a_future),
+    ("Theorem 4", theorems, "bcql", as_begun),
+    ("Theorem 4", theorems, "bcql", q_learning),
+    ("Theorem 4", theorems, "bcql", one_too_high),
+    ("Theorem 4", theorems, "greedy_in_batch", best_of_all_actions),
+    ("Theorem 4", theorems, "greedy_in_batch", worst_in_batch),
+    ("Section 4.1", theorems, "bcql", far_too_high),
+    ("Section 4.1", theorems, "bcql", q_learning),
+    ("Section 4.1", theorems, "greedy_in_batch", best_of_all_actions),
+    ("Section 4.1", theorems, "greedy_in_batch", worst_in_batch),
+]
+
+
+@pytest.mark.parametrize(("name", "module", "attribute", "wrong"), WRONG)
+def test_a_statement_fails_where_what_it_is_about_is_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    module: ModuleType,
+    attribute: str,
+    wrong: Callable[..., Any],
+) -> None:
+    statement = next(one for one in STATEMENTS if one.name == name)
+    monkeypatch.setattr(module, attribute, wrong)
+    assert any(not violation <= statement.tolerance for violation in statement.violations(seed=0))
+
+
+def test_every_statement_is_among_those_that_fail() -> None:
+    assert {name for name, _, _, _ in WRONG} == {statement.name for statement in STATEMENTS}
 
 
 # Section 3's causes

@@ -1,14 +1,22 @@
 """`bcq theory`: what a student sees."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from bcq import theory
 from bcq.cli import main
-from bcq.tabular.illustrations import learn_grid, measure_causes
+from bcq.experiments import jobs
+from bcq.experiments.evidence import Evidence
+from bcq.experiments.judging import FAILS
+from bcq.experiments.theory import CLAIMS
+from bcq.tabular import KernelBasedRL, TabularBatch, greedy, illustrations, q_learning
+from bcq.tabular.illustrations import counterexample, learn_grid, measure_causes
+from bcq.tabular.mdp import Floats, Indices
 from bcq.tabular.theorems import STATEMENTS, Statement
 
 
@@ -25,7 +33,8 @@ def test_the_walk_shows_every_part_and_draws_it(
     printed = capsys.readouterr().out
     assert "Q(s0,a1) = 1/(1-gamma^2) = 5.2632, Q(s1,a0) = 4.7368" in printed
     assert "it takes a1 in s0 and a1 in s1" in printed
-    assert "BCQL   takes a1 in s0 and a0 in s1" in printed
+    assert "it takes a1 in s0 and a0 in s1: the optimal policy" in printed
+    assert "holds at gamma = 0.3, 0.6, 0.9; KBRL is off Eq. 21 by at most" in printed
     for statement in STATEMENTS:
         row = next(line for line in printed.splitlines() if statement.says in line)
         assert "holds" in row
@@ -41,6 +50,64 @@ def test_a_statement_that_fails_is_said_and_fails_the_command(
     with pytest.raises(SystemExit, match="did not hold"):
         main(["theory", "--out", str(tmp_path)])
     assert "FAILS, off by at most 1e+00" in capsys.readouterr().out
+
+
+def test_a_violation_that_is_no_number_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcomes = iter([0.0, np.nan, 0.0] * 2)
+    wrong = Statement("Theorem 0", "0/0 is zero", lambda random: next(outcomes), cases=3)
+    monkeypatch.setattr(theory, "STATEMENTS", [wrong])
+    assert not theory.check_statements(seed=0)
+    assert "FAILS, off by at most nan" in capsys.readouterr().out
+    monkeypatch.setattr(jobs, "STATEMENTS", [wrong])
+    assert np.isnan(theory_record(tmp_path)["statements"][0]["worst"])
+
+
+def theory_record(folder: Path) -> Any:
+    (folder / jobs.directory_name(jobs.Theory())).mkdir()
+    jobs.Theory().perform(folder)
+    return json.loads((folder / jobs.directory_name(jobs.Theory()) / "theory.json").read_text())
+
+
+def best_of_all_actions(q: Floats, batch: TabularBatch) -> Indices:
+    return greedy(q)
+
+
+def no_future(learner: KernelBasedRL) -> Floats:
+    return np.zeros(len(learner.batch.rewards))
+
+
+def optimal_actions(learner: KernelBasedRL, states: Floats) -> Indices:
+    return np.array([1, 0])
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "wrong"),
+    [
+        (KernelBasedRL, "learn", no_future),  # takes the same actions
+        (KernelBasedRL, "act", optimal_actions),
+        (illustrations, "bcql", q_learning),
+        (illustrations, "greedy_in_batch", best_of_all_actions),
+    ],
+)
+def test_the_counterexample_falls_with_what_it_is_about(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, owner: Any, name: str, wrong: Any
+) -> None:
+    monkeypatch.setattr(jobs, "STATEMENTS", [])
+    monkeypatch.setattr(owner, name, wrong)
+    assert not counterexample(0.9).stands
+    assert CLAIMS[-1].judge(Evidence([], theory_record(tmp_path))).verdict == FAILS
+
+
+def test_a_counterexample_that_falls_is_said_and_fails_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(theory, "STATEMENTS", [])
+    monkeypatch.setattr(KernelBasedRL, "learn", no_future)
+    with pytest.raises(SystemExit, match="did not hold"):
+        main(["theory", "--out", str(tmp_path)])
+    assert "FAILS at gamma = 0.3, 0.6, 0.9" in capsys.readouterr().out
 
 
 def test_what_is_no_seed_is_refused_before_anything_is_printed(

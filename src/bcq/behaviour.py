@@ -28,14 +28,15 @@ from bcq.buffer import (
     write_to_device,
 )
 from bcq.dataset import Dataset, Floats, Provenance, TaskSpec
-from bcq.environments import Environment, exploration, make, reset_seed, task_of
+from bcq.environments import Environment, make, task_of
 from bcq.errors import InterruptionError, require_seed
 from bcq.files import make_directory
 from bcq.learning import Minibatch, check_settings
 from bcq.networks import Actor
 from bcq.progress import Progress
 from bcq.rollouts import Step, lockstep
-from bcq.runs import Row, Run, last_step, locked, surroundings
+from bcq.runs import Keep, Row, Run, last_step, locked, require_keep, surroundings
+from bcq.seeds import Role, derive, exploration, reset_seed
 from bcq.training import (
     ESTIMATE_EVERY,
     Keys,
@@ -66,6 +67,8 @@ class BehaviourSchedule:
     """time steps between two evaluations, made at the first end of an episode past them"""
     evaluate_episodes: int = 10
     """episodes in an evaluation"""
+    keep: Keep = 1
+    """checkpoints to keep, the newest ones; one is made at each evaluation"""
 
     def __post_init__(self) -> None:
         if self.random_steps is None:
@@ -76,6 +79,7 @@ class BehaviourSchedule:
             at_least_one=("steps", "evaluate_every", "evaluate_episodes"),
             not_negative=("noise", "random_steps"),
         )
+        require_keep(self.keep)
         require_seed(self.seed)
 
 
@@ -105,12 +109,12 @@ def train_behaviour(
     return run
 
 
-def behaviour_dataset(run: Run, recipe: str) -> Dataset:
-    """Every transition of a behavioural agent's life, in order."""
+def behaviour_dataset(run: Run, recipe: str, *, first: int | None = None) -> Dataset:
+    """The first transitions of a behavioural agent's life, all unless told, in order."""
     schedule = BehaviourSchedule(**run.config["schedule"])
     environment = make(schedule.env)
     environment.reset(seed=0)
-    rows = RowFile(run.directory / "rows.bin", row_type(environment)).read()
+    rows = RowFile(run.directory / "rows.bin", row_type(environment)).read()[:first]
     provenance = Provenance(
         environment=schedule.env,
         recipe=recipe,
@@ -138,7 +142,7 @@ def continue_behaviour(
 ) -> None:
     """Lives from the newest checkpoint, or from the beginning, to the end of the schedule."""
     log = RowFile(run.directory / "rows.bin", row_type(environment))
-    keys = Keys.of(schedule.seed)
+    keys = Keys.of(derive(schedule.seed, Role.AGENT))
     agent = restored(run, config, schedule, log, keys)
     with Progress("exploring", schedule.steps, "step", done=agent.steps) as bar:
         if run.checkpoint_step() is None:
@@ -161,7 +165,7 @@ def continue_behaviour(
                 evaluate_into(run, agent.steps, agent.learner, schedule, bar)
             if due or stopping:
                 log.sync()
-                run.save(agent.steps, agent.learner)
+                run.save(agent.steps, agent.learner, keep=schedule.keep, passing=not due)
             if stopping:
                 raise InterruptionError(
                     f"step {agent.steps:,} of {schedule.steps:,} is saved in {run.directory}; "
@@ -171,7 +175,7 @@ def continue_behaviour(
         if last_step(run.directory / "episodes.jsonl") != agent.steps:
             evaluate_into(run, agent.steps, agent.learner, schedule, bar)
         if run.checkpoint_step() != agent.steps:
-            run.save(agent.steps, agent.learner)
+            run.save(agent.steps, agent.learner, keep=schedule.keep)
 
 
 def restored(
@@ -198,8 +202,9 @@ def restored(
 
 def episode(environment: Environment, agent: Agent, schedule: BehaviourSchedule) -> Iterator[Step]:
     """Plays the next episode, to its end or to that of the schedule."""
-    observation, _ = environment.reset(seed=reset_seed(schedule.seed, agent.episodes))
-    generator = exploration(schedule.seed, agent.episodes)
+    own = derive(schedule.seed, Role.AGENT)
+    observation, _ = environment.reset(seed=reset_seed(own, agent.episodes))
+    generator = exploration(own, agent.episodes)
     task = task_of(environment)
     random_steps = schedule.random_steps or 0
 

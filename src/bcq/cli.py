@@ -34,7 +34,7 @@ from bcq.formats import Hints, as_dataset, bounds_for, convert, read, require_ne
 from bcq.formats.mapping import parse_columns
 from bcq.formats.minari import PREFIX
 from bcq.learning import AlgorithmConfig
-from bcq.runs import use_compilation_cache
+from bcq.runs import Keep, use_compilation_cache
 from bcq.training import Schedule
 from bcq.values import measure_run
 
@@ -220,6 +220,8 @@ class CollectBehaviour(Verb):
     """standard deviation of the exploration noise, in half-widths of the action range"""
     random_steps: int | None = None
     """time steps of uniformly random actions at the start; 10,000 for HalfCheetah, else 1,000"""
+    keep: Keep = 1
+    """checkpoints of the agent to keep, the newest ones; one is made at each evaluation"""
     recipe: ClassVar[str]
     if_stopped = GOES_ON
 
@@ -231,6 +233,7 @@ class CollectBehaviour(Verb):
             seed=self.seed,
             noise=self.noise,
             random_steps=self.random_steps,
+            keep=self.keep,
         )
         report(self.out, collect_behaviour_to(self.out, self.recipe, schedule))
 
@@ -327,7 +330,10 @@ def report(path: Path, dataset: bcq.Dataset) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainExperts(Verb):
-    """Train DDPG agents, rank them by the mean of their last ten evaluations, keep the best."""
+    """Train DDPG agents, take the best checkpoint of each, rank them, keep the best.
+
+    Checkpoints are compared on fresh episodes; an expert's card has other ones.
+    """
 
     env: str
     """Gymnasium environment"""
@@ -337,6 +343,8 @@ class TrainExperts(Verb):
     """how many to keep"""
     steps: int = 1_000_000
     """time steps of each"""
+    longest: int = 0
+    """carry the best on, 100,000 steps at a time, to at most so many, while they still improve"""
     out: Path = Path("runs/experts")
     """folder of the agents' runs; the kept ones are in its folder `kept`"""
     if_stopped = "the agents trained so far are saved; the same command goes on from there"
@@ -346,8 +354,10 @@ class TrainExperts(Verb):
         seeds = parse_seeds(self.seeds)
         if not 1 <= self.keep <= len(seeds):
             raise InputError(f"keep: {self.keep} is not between 1 and {len(seeds)}, the seeds")
-        schedules = [BehaviourSchedule(env=self.env, steps=self.steps, seed=s) for s in seeds]
-        for path in train_experts(self.out, schedules, keep=self.keep):
+        schedules = [
+            BehaviourSchedule(env=self.env, steps=self.steps, seed=s, keep="all") for s in seeds
+        ]
+        for path in train_experts(self.out, schedules, keep=self.keep, longest=self.longest):
             print(describe(read_expert(path)))
 
 
@@ -487,8 +497,8 @@ class Reproduce(Verb):
     experiments: Positional[tuple[ExperimentName, ...]] = ()
     """which of them; all unless named"""
     preset: PresetName = "quick"
-    """how long: smoke (minutes, proves the machinery), quick (an hour and a half on two
-    cores), converged (values after 60,000 updates, an hour), paper (its own scale, two months)"""
+    """how long: smoke (minutes, proves the machinery), quick (an hour and a half on two cores),
+    standard (some 35 core-hours, judges most claims), paper (its own scale, two months)"""
     env: tuple[str, ...] = ()
     """only these environments"""
     out: Path | None = None

@@ -19,7 +19,7 @@ from bcq.algorithms import DDPGConfig
 from bcq.behaviour import BehaviourSchedule, behaviour_dataset, train_behaviour
 from bcq.buffer import RowFile, as_dataset, as_rows, row_type
 from bcq.dataset import ActionBounds, Dataset, Floats, Provenance
-from bcq.environments import Environment, exploration, make, reset_seed, task_of
+from bcq.environments import Environment, make, task_of
 from bcq.errors import InputError, InterruptionError, require_seed
 from bcq.experts import Expert
 from bcq.files import make_directory, write_text
@@ -28,6 +28,7 @@ from bcq.learning import check_settings
 from bcq.progress import Progress
 from bcq.rollouts import Step, lockstep
 from bcq.runs import locked, read_json
+from bcq.seeds import Role, derive, exploration, reset_seed
 
 WAVE = 10  # episodes that are played in lock-step
 
@@ -194,12 +195,13 @@ def collect(recipe: Recipe, *, folder: Path | None = None, progress: bool = Fals
 
 def play(environments: Sequence[Environment], recipe: Recipe, first: int) -> Iterator[Step]:
     """Episodes number `first` and following, one an environment."""
-    seeds = [reset_seed(recipe.seed, first + i) for i in range(len(environments))]
+    own = derive(recipe.seed, Role.BATCH)
+    numbers = range(first, first + len(environments))
+    seeds = [reset_seed(own, number) for number in numbers]
     observations = np.array(
         [env.reset(seed=seed)[0] for env, seed in zip(environments, seeds, strict=True)]
     )
-    numbers = range(first, first + len(environments))
-    wave = Wave(seeds[0], [exploration(recipe.seed, number) for number in numbers])
+    wave = Wave(seeds[0], [exploration(own, number) for number in numbers])
     return lockstep(environments, observations, partial(recipe.behaviour.act, wave=wave))
 
 

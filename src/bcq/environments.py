@@ -144,16 +144,6 @@ def require_registered(name: str) -> None:
         )
 
 
-def reset_seed(seed: int, episode: int) -> int:
-    """The seed an episode starts from, below 2**31 as seeds are throughout."""
-    return int(np.random.SeedSequence((seed, episode)).generate_state(1)[0] >> 1)
-
-
-def exploration(seed: int, episode: int) -> np.random.Generator:
-    """What an episode's exploration draws from: not the numbers that its start was drawn from."""
-    return np.random.default_rng((seed, episode, 1))
-
-
 def simulator_state(environment: Environment) -> SimulatorState | None:
     """The state that an environment is in, if it can be had."""
     simulator: Any = environment.unwrapped

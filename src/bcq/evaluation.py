@@ -6,10 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcq import interruption
-from bcq.environments import make_for, reset_seed
+from bcq.environments import make_for
 from bcq.errors import InputError, require_seed
 from bcq.policy import Policy
 from bcq.rollouts import lockstep
+from bcq.seeds import Role, derive, reset_seed
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ def evaluate(policy: Policy, environment: str, *, episodes: int = 10, seed: int 
     if episodes < 1:
         raise InputError(f"episodes: {episodes} is not at least 1")
     require_seed(seed)
+    seed = derive(seed, Role.EVALUATION)
     environments = [make_for(environment, policy.task) for _ in range(episodes)]
     observations = np.stack(
         [env.reset(seed=reset_seed(seed, i))[0] for i, env in enumerate(environments)]

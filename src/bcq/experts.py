@@ -3,9 +3,9 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -23,10 +23,14 @@ from bcq.files import make_directory, replacing, require_regular, write_text
 from bcq.networks import Actor
 from bcq.policy import Policy
 from bcq.runs import Row, Run, named_arrays, read_json, returns_by_step, with_arrays
+from bcq.seeds import Role, derive
 
 BUNDLED = Path(__file__).parent / "bundled"
-LAST = 10  # evaluations that an agent is ranked by
+LAST = 10  # evaluations that tell how an agent ended
+SHORTLIST = 10  # checkpoints of an agent that are compared on fresh episodes
+CHOICE_EPISODES = 50
 CARD_EPISODES = 100
+LEG = 100_000  # time steps by which the best agents are carried on
 
 
 class ActorAlone(eqx.Module):
@@ -106,61 +110,108 @@ def describe(expert: Expert) -> str:
     mean, std = (
         card[f"{kind}_return_of_{CARD_EPISODES}_fresh_episodes"] for kind in ("mean", "std")
     )
+    final = card["ranking"][card["rank"]]
     return (
         f"{expert.environment} {card['rank']}: return {mean:.0f} ± {std:.0f} (std, "
-        f"{CARD_EPISODES} episodes); {card['algorithm']}, {card['steps']:,} steps, seed "
-        f"{card['seed']}, number {card['rank'] + 1} of {len(card['ranking'])} by the last ten "
-        f"evaluations ({card['mean_return_of_the_last_ten_evaluations']:.0f})"
+        f"{CARD_EPISODES} episodes); {card['algorithm']}, seed {card['seed']}, number "
+        f"{card['rank'] + 1} of {len(card['ranking'])}, at step {card['steps']:,} of "
+        f"{final['trained_steps']:,}, where its last ten evaluations earned "
+        f"{card['mean_return_of_the_last_ten_evaluations']:.0f}"
     )
 
 
+class Choice(NamedTuple):
+    """An agent's best checkpoint, and what it earns on the episodes it was chosen by."""
+
+    run: Run
+    step: int
+    score: float
+
+
 def train_experts(
-    directory: Path, schedules: Sequence[BehaviourSchedule], *, keep: int
+    directory: Path, schedules: Sequence[BehaviourSchedule], *, keep: int, longest: int = 0
 ) -> list[Path]:
     """Trains an agent for each schedule, keeps the best, records all; finished ones stay.
 
-    Ranked by the mean of the last ten evaluations. Every agent's figures are in
-    `ENV-ranking.json`, so that the selection can be judged.
+    The best are carried on, a leg at a time and up to `longest` steps, while their best checkpoint
+    is of the last leg. Every agent's figures are in `ENV-ranking.json`, so that the selection can
+    be judged.
     """
-    runs = [
-        train_behaviour(
-            directory / f"{schedule.env}-seed{schedule.seed}", DDPGConfig(), schedule, resume=True
-        )
-        for schedule in schedules
-    ]
-    return keep_best(runs, directory / "kept", keep=keep)
+
+    def trained(schedule: BehaviourSchedule) -> Run:
+        name = f"{schedule.env}-seed{schedule.seed}"
+        if (directory / name / "config.json").exists():  # perhaps carried on already
+            steps = Run.open(directory / name).config["schedule"]["steps"]
+            schedule = replace(schedule, steps=max(steps, schedule.steps))
+        return train_behaviour(directory / name, DDPGConfig(), schedule, resume=True)
+
+    choices = ranked([trained(schedule) for schedule in schedules])
+    for i in range(min(keep, len(choices))):
+        schedule = BehaviourSchedule(**choices[i].run.config["schedule"])
+        while choices[i].step > schedule.steps - LEG and schedule.steps < longest:
+            schedule = replace(schedule, steps=min(schedule.steps + LEG, longest))
+            choices[i] = best_checkpoint(trained(schedule))
+    return write_best(choices, directory / "kept", keep=keep)
 
 
 def keep_best(runs: Sequence[Run], kept: Path, *, keep: int) -> list[Path]:
-    """Writes the best agents by the mean of their last ten evaluations, and how all fared."""
-    ranked = sorted(runs, key=score, reverse=True)
+    """Writes the best agents, and how all fared."""
+    return write_best(ranked(runs), kept, keep=keep)
+
+
+def ranked(runs: Sequence[Run]) -> list[Choice]:
+    """The best checkpoint of each agent, the best agent first."""
+    return sorted(map(best_checkpoint, runs), key=lambda choice: choice.score, reverse=True)
+
+
+def best_checkpoint(run: Run) -> Choice:
+    """The one that earns most on fresh episodes, of those that the agent's evaluations favour."""
+    evaluations = returns_by_step(run)
+    kept = [one["step"] for one in run.checkpoints()]
+    favoured = sorted(kept, key=lambda step: np.mean(evaluations[step]), reverse=True)[:SHORTLIST]
+    schedule = run.config["schedule"]
+    seed = derive(schedule["seed"], Role.CHOICE)
+    scores = {
+        step: evaluate(run.policy(step), schedule["env"], episodes=CHOICE_EPISODES, seed=seed).mean
+        for step in favoured
+    }
+    step = max(scores, key=lambda step: scores[step])
+    return Choice(run, step, scores[step])
+
+
+def write_best(choices: Sequence[Choice], kept: Path, *, keep: int) -> list[Path]:
+    """The best experts with their cards, and the ranking of all."""
+    choices = sorted(choices, key=lambda choice: choice.score, reverse=True)
     ranking = [
         {
             "seed": run.config["schedule"]["seed"],
-            "steps": run.checkpoint_step(),
-            "score": score(run),
+            "steps": step,
+            "score": score,
+            "trained_steps": run.checkpoint_step(),
+            "mean_return_of_the_last_ten_evaluations": last_ten(run),
             "kept": i < keep,
         }
-        for i, run in enumerate(ranked)
+        for i, (run, step, score) in enumerate(choices)
     ]
     make_directory(kept)
-    environment = runs[0].config["schedule"]["env"]
+    environment = choices[0].run.config["schedule"]["env"]
     write_text(kept / f"{environment}-ranking.json", json.dumps(ranking, indent=2) + "\n")
     return [
-        write_expert(run, kept / f"{environment}-{rank}.safetensors", rank, ranking)
-        for rank, run in enumerate(ranked[:keep])
+        write_expert(choice, kept / f"{environment}-{rank}.safetensors", rank, ranking)
+        for rank, choice in enumerate(choices[:keep])
     ]
 
 
-def score(run: Run) -> float:
-    """The mean of the last ten evaluations."""
+def last_ten(run: Run) -> float:
+    """The mean of the last ten evaluations: how the agent ended, nothing chosen."""
     evaluations = returns_by_step(run)
     return float(np.mean([np.mean(evaluations[step]) for step in sorted(evaluations)[-LAST:]]))
 
 
-def write_expert(run: Run, path: Path, rank: int, ranking: list[Row]) -> Path:
+def write_expert(choice: Choice, path: Path, rank: int, ranking: list[Row]) -> Path:
     """The actor of a run, with a card that says where it comes from and what it earns."""
-    policy = run.policy()
+    run, step, score = choice
+    policy = run.policy(step)
     assert isinstance(policy.learner, DDPG)
     alone = ActorAlone(policy.learner.actor.model)
     schedule = run.config["schedule"]
@@ -169,10 +220,11 @@ def write_expert(run: Run, path: Path, rank: int, ranking: list[Row]) -> Path:
         "environment": schedule["env"],
         "algorithm": run.config["algorithm"],
         "seed": schedule["seed"],
-        "steps": run.checkpoint_step(),
+        "steps": step,
         "rank": rank,
         "ranking": ranking,
-        "mean_return_of_the_last_ten_evaluations": score(run),
+        f"mean_return_of_{CHOICE_EPISODES}_episodes_it_was_chosen_by": score,
+        "mean_return_of_the_last_ten_evaluations": last_ten(run),
         f"mean_return_of_{CARD_EPISODES}_fresh_episodes": test.mean,
         f"std_return_of_{CARD_EPISODES}_fresh_episodes": test.std,
         "hidden_sizes": run.config["settings"]["hidden_sizes"],

@@ -2,12 +2,15 @@
 
 import json
 import sys
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 from bcq.errors import BCQError, InputError
-from bcq.experiments import claims, environment_of, figures, jobs_of
+from bcq.experiments import environment_of, experiments_of, figures, jobs_of, verdicts
 from bcq.experiments.estimate import estimate
 from bcq.experiments.jobs import Job, fingerprint, with_needs
+from bcq.experiments.judging import VERDICTS
 from bcq.experiments.presets import PRESETS, ExperimentName, PresetName
 from bcq.experiments.records import Record, gather, read_records, theory_of, write_records
 from bcq.experiments.runner import LocalProcesses, run_jobs
@@ -28,8 +31,7 @@ def reproduce(
     jobs = with_needs(jobs_of(PRESETS[preset], names, environments))
     print(f"{preset}: {PRESETS[preset].says}\n{len(jobs)} jobs, in {out / 'jobs'}")
     outcome = run_jobs(jobs, out / "jobs", LocalProcesses(), screen=sys.stdout)
-    everything = with_needs(jobs_of(PRESETS[preset], (), ()))
-    write_results(everything, out)
+    write_results(experiments_of(PRESETS[preset]), out)
     show(out)
     if outcome.failed:
         lines = [f"  {out / 'jobs' / name}: {line}" for name, line in outcome.failed.items()]
@@ -39,10 +41,10 @@ def reproduce(
         )
 
 
-def write_results(jobs: list[Job], out: Path) -> None:
+def write_results(experiments: Mapping[ExperimentName, list[Job]], out: Path) -> None:
     """What was measured so far, in two small files."""
-    write_records(gather(jobs, out / "jobs"), out / "runs.jsonl")
-    theory = theory_of(jobs, out / "jobs")
+    write_records(gather(experiments, out / "jobs"), out / "runs.jsonl")
+    theory = theory_of(experiments["theory"], out / "jobs")
     if theory is not None:
         write_text(out / "theory.json", json.dumps(theory, indent=2) + "\n")
 
@@ -62,15 +64,13 @@ def read_results(out: Path) -> tuple[list[Record], Row | None]:
 def show(out: Path) -> None:
     """Figures, table and claims, from the two small files alone."""
     records, theory = read_results(out)
-    verdicts = claims.judge_all(records, theory)
-    write_text(out / "claims.md", claims.as_markdown(verdicts))
+    found = verdicts.judge_all(records, theory)
+    write_text(out / "claims.md", verdicts.as_markdown(found))
     write_text(out / "table.md", table(records))
     pictures = figures.draw_all(records, out / "figures")
-    print(f"\n{claims.as_text(verdicts)}\n")
-    counts = dict.fromkeys((claims.HOLDS, claims.FAILS, claims.UNKNOWN), 0)
-    for verdict in verdicts:
-        counts[verdict.verdict] += 1
-    print(", ".join(f"{kind}: {count}" for kind, count in counts.items()))
+    print(f"\n{verdicts.as_text(found)}\n")
+    counts = Counter(verdict.verdict for verdict in found)
+    print(", ".join(f"{kind}: {counts[kind]}" for kind in VERDICTS))
     print(f"{len(records)} runs in {out / 'runs.jsonl'}; {len(pictures)} figures beside it")
 
 

@@ -4,8 +4,9 @@ config.json       everything the run depends on, and where it went on with other
 metrics.jsonl     one row every hundred updates
 episodes.jsonl    one row an evaluation episode
 values.jsonl      one row a state-action pair whose true value was measured
+divergence.json   where training lost its numbers, if it did
 timing.jsonl      wall-clock figures, the only ones that differ between two equal runs
-checkpoint.json   names the newest checkpoint, its step and its SHA-256
+checkpoint.json   names the newest checkpoint, its step and its SHA-256, and the older ones kept
 step-N.safetensors  every array of the learner, optimizer included, by name
 """
 
@@ -19,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +45,7 @@ CONFIG: dict[str, Any] = {
     **{"dataset.environment": (str, NOTHING), "versions": dict, "versions.bcq": str},
 }
 Row = dict[str, Any]
+Keep = int | Literal["all"]
 Learner = TypeVar("Learner", bound=Acting)
 
 
@@ -146,9 +148,27 @@ class Run:
                 continue
             rows = [row for row in self.read(log) if row["step"] <= step]
             write_text(self.directory / log, as_lines(rows))
+        (self.directory / "divergence.json").unlink(missing_ok=True)
 
-    def save(self, step: int, learner: Algorithm) -> None:
-        """Writes a checkpoint: first the arrays, then the file that points to them."""
+    def note_divergence(self, step: int, what: str) -> None:
+        """Says that training ended here because a number was no longer finite."""
+        estimates = [
+            row["value_estimate"] for row in self.read("metrics.jsonl") if "value_estimate" in row
+        ]
+        notes = {"step": step, "what": what, "last_estimate": (estimates or [None])[-1]}
+        write_text(self.directory / "divergence.json", json.dumps(notes, indent=2) + "\n")
+
+    def divergence(self) -> Row | None:
+        """What `note_divergence` said, if it did."""
+        path = self.directory / "divergence.json"
+        return read_json(path) if path.exists() else None
+
+    def save(self, step: int, learner: Algorithm, *, keep: Keep = 1, passing: bool = False) -> None:
+        """Writes a checkpoint: first the arrays, then the file that points to them.
+
+        One that is made in passing, by an interruption, is not kept beside newer ones: a resumed
+        run must leave what one does that was never interrupted.
+        """
         for log in LOGS:  # what the checkpoint builds on reaches the disk before it
             path = self.directory / log
             if path.exists():
@@ -158,16 +178,37 @@ class Run:
         path = self.directory / f"step-{step}.safetensors"
         with replacing(path) as temporary:
             temporary.write_bytes(content)
-        pointer = {"step": step, "file": path.name, "sha256": hashlib.sha256(content).hexdigest()}
+        before = self.pointer() or {}
+        known = self.checkpoints()[: -1 if before.get("passing") else None]
+        older = [one for one in known if one["step"] < step]
+        pointer = {
+            **entry(step, hashlib.sha256(content).hexdigest()),
+            **({"passing": True} if passing else {}),
+            "older": older if keep == "all" else older[max(0, len(older) + 1 - keep) :],
+        }
         write_text(self.directory / "checkpoint.json", json.dumps(pointer, indent=2) + "\n")
         self.remove_leftovers()
 
     def remove_leftovers(self) -> None:
-        """Removes superseded checkpoints, and what a killed process did not finish writing."""
-        pointer = self.pointer()
-        for path in (*self.directory.glob("step-*.safetensors"), *self.directory.glob(".*.tmp")):
-            if pointer is None or path.name != pointer["file"]:
+        """Removes what a killed process did not finish writing, and checkpoints superseded.
+
+        Superseded is what is older than the newest checkpoint and not in its list. Without a list
+        nothing is known to be superseded.
+        """
+        for path in self.directory.glob(".*.tmp"):
+            path.unlink()
+        known = [one["step"] for one in self.checkpoints()]
+        for path in self.directory.glob("step-*.safetensors"):
+            step = path.stem.removeprefix("step-")
+            if step.isdecimal() and known and int(step) < known[-1] and int(step) not in known:
                 path.unlink()
+
+    def checkpoints(self) -> list[Row]:
+        """Step, file and SHA-256 of each checkpoint that is kept, the newest last."""
+        pointer = self.pointer()
+        if pointer is None:
+            return []
+        return [*pointer.get("older", []), entry(pointer["step"], pointer["sha256"])]
 
     def pointer(self) -> Row | None:
         """What checkpoint.json says: the newest checkpoint's step, file and SHA-256."""
@@ -175,9 +216,15 @@ class Run:
         if not path.exists():
             return None
         pointer = read_json(path)
-        for name, kind in (("step", int), ("file", str), ("sha256", str)):
-            if not isinstance(pointer.get(name), kind):
-                raise InputError(f"{path}: is damaged ({name} is {pointer.get(name)!r})")
+        older = pointer.get("older", [])
+        for one in (*(older if isinstance(older, list) else [older]), pointer):
+            if not isinstance(one, dict) or not isinstance(one.get("sha256"), str):
+                raise InputError(f"{path}: is damaged (there is no SHA-256 in {one!r})")
+            step = one.get("step")
+            if not isinstance(step, int) or one.get("file") != entry(step, "")["file"]:
+                raise InputError(
+                    f"{path}: is damaged (step is {step!r} and file is {one.get('file')!r})"
+                )
         return pointer
 
     def checkpoint_step(self) -> int | None:
@@ -185,21 +232,27 @@ class Run:
         pointer = self.pointer()
         return None if pointer is None else pointer["step"]
 
-    def extend(self, steps: int) -> None:
-        """Sets how many updates the run is to reach."""
-        done = self.checkpoint_step() or 0
+    def extend(self, schedule: Row) -> None:
+        """Takes over how many updates the run is to reach, and what it keeps."""
+        done, steps = self.checkpoint_step() or 0, schedule["steps"]
         if done > steps:
             raise InputError(f"{self.directory}: is already at update {done}, beyond {steps}")
-        if self.config["schedule"]["steps"] != steps:
-            self.config["schedule"]["steps"] = steps
+        if self.config["schedule"] != schedule:
+            self.config["schedule"] = schedule
             self.write_config()
 
-    def load(self) -> tuple[int, Algorithm] | None:
-        """The newest checkpoint's step and learner, or None where there is none yet."""
-        pointer = self.pointer()
-        if pointer is None:
+    def load(self, step: int | None = None) -> tuple[int, Algorithm] | None:
+        """A checkpoint's step and learner, the newest unless told; None where there is none yet."""
+        known = {one["step"]: one for one in self.checkpoints()}
+        if not known:
             return None
-        path = self.directory / Path(pointer["file"]).name
+        if step is None:
+            step = max(known)
+        if step not in known:
+            kept = ", ".join(map(str, known))
+            raise InputError(f"{self.directory}: update {step} was not kept; there is {kept}")
+        pointer = known[step]
+        path = self.directory / pointer["file"]
         require_regular(path)
         try:
             content = path.read_bytes()
@@ -230,12 +283,23 @@ class Run:
             ) from error
         return shapes
 
-    def policy(self) -> Policy:
-        """The policy of the newest checkpoint."""
-        checkpoint = self.load()
+    def policy(self, step: int | None = None) -> Policy:
+        """The policy of a checkpoint, the newest unless told."""
+        checkpoint = self.load(step)
         if checkpoint is None:
             raise InputError(f"{self.directory}: has no checkpoint yet; train it for longer")
         return Policy(checkpoint[1], self.task)
+
+
+def entry(step: int, sha256: str) -> Row:
+    """A checkpoint as checkpoint.json lists it."""
+    return {"step": step, "file": f"step-{step}.safetensors", "sha256": sha256}
+
+
+def require_keep(keep: Keep) -> None:
+    """Refuses to keep no checkpoint at all."""
+    if keep != "all" and keep < 1:
+        raise InputError(f"keep: {keep} is not at least 1")
 
 
 def returns_by_step(run: Run) -> dict[int, list[float]]:

@@ -17,7 +17,7 @@ from jax import Array
 from bcq import interruption, progress
 from bcq.algorithms import name_of
 from bcq.dataset import Dataset
-from bcq.environments import make_for, reset_seed
+from bcq.environments import make_for
 from bcq.errors import DivergenceError, InputError, InterruptionError, require_seed
 from bcq.evaluation import evaluate
 from bcq.files import make_directory
@@ -30,12 +30,14 @@ from bcq.learning import (
     check_settings,
 )
 from bcq.policy import Policy
-from bcq.runs import Row, Run, locked, named_arrays, surroundings
+from bcq.runs import Keep, Row, Run, locked, named_arrays, require_keep, surroundings
+from bcq.seeds import reset_seed
 from bcq.values import measure_values, require_measurable
 
 CHUNK = 100  # updates in one call of compiled code, and in one row of metrics
 ESTIMATE_EVERY = 2_500  # updates between two value estimates, over 100 transitions (supplement F)
 ESTIMATE_ROWS = 100
+MAY_CHANGE = ("schedule.steps", "schedule.keep")  # of a run that is resumed
 
 
 class Progress(NamedTuple):
@@ -208,6 +210,8 @@ class Schedule:
     """episodes in an evaluation"""
     checkpoint_every: int = 5_000
     """updates between two checkpoints (a multiple of 100)"""
+    keep: Keep = 1
+    """checkpoints to keep, the newest ones"""
     true_value_every: int | None = None
     """updates between two measurements of true values in the environment (a multiple of 100)"""
     concurrent: bool = False
@@ -220,6 +224,7 @@ class Schedule:
             at_least_one=("steps", "evaluate_every", "evaluate_episodes", "checkpoint_every"),
         )
         require_seed(self.seed)
+        require_keep(self.keep)
         for name in ("evaluate_every", "checkpoint_every", "true_value_every"):
             if (every := getattr(self, name)) is not None and (every < 1 or every % CHUNK):
                 raise InputError(f"{name}: {every} is not a multiple of {CHUNK}")
@@ -293,8 +298,9 @@ def continue_run(run: Run, config: AlgorithmConfig, schedule: Schedule, dataset:
             if last or step % schedule.evaluate_every == 0:
                 evaluate_into(run, step, learner, schedule, bar)
             stopping = interruption.requested()
-            if last or stopping or step % schedule.checkpoint_every == 0:
-                run.save(step, learner)
+            due = last or step % schedule.checkpoint_every == 0
+            if due or stopping:
+                run.save(step, learner, keep=schedule.keep, passing=not due)
             bar.advance(step - bar.done)
             if stopping and not last:
                 raise InterruptionError(
@@ -341,12 +347,13 @@ def open_run(directory: Path, settings: Row, *, resume: bool) -> Run:
     for part in ("algorithm", "settings", "schedule", "dataset", "task"):
         before, now = flat(part, run.config[part]), flat(part, settings[part])
         for name in sorted(before.keys() | now.keys()):
-            if name != "schedule.steps" and before.get(name) != now.get(name):
+            if name not in MAY_CHANGE and before.get(name) != now.get(name):
                 raise InputError(
                     f"{directory}: was begun with {name} = {before.get(name)}, not "
                     f"{now.get(name)}; resume with the same settings, or start anew elsewhere"
                 )
-    run.extend(settings["schedule"]["steps"])
+    run.load()  # what cannot be continued is refused before anything is written
+    run.extend(settings["schedule"])
     note_continuation(run, settings)
     return run
 
@@ -450,6 +457,7 @@ def stop_if_not_finite(run: Run, step: int, learner: Algorithm, metrics: dict[st
     numbers: Row = {**metrics, **named_arrays(learner)}
     broken = next((name for name, value in numbers.items() if not np.isfinite(value).all()), None)
     if broken is not None:
+        run.note_divergence(step, broken)
         kept = run.checkpoint_step()
         rest = "no checkpoint had been written" if kept is None else f"update {kept} is kept"
         raise DivergenceError(

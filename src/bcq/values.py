@@ -29,6 +29,7 @@ from bcq.policy import Policy
 from bcq.progress import Progress
 from bcq.rollouts import lockstep
 from bcq.runs import Row, Run, as_lines
+from bcq.seeds import Role, derive
 
 PAIRS = 100  # state-action pairs of the batch whose truth is measured
 HORIZON = 1_000  # steps from a pair: 0.99^1000 = 4e-5
@@ -164,6 +165,7 @@ def measure_values(
     if not isinstance(learner, ValueFunction):
         raise InputError(NO_VALUE)
     window = window or len(dataset)
+    seed = derive(seed, Role.VALUES)
     rows = np.sort(np.random.default_rng(seed).choice(window, min(PAIRS, window), replace=False))
     actions = dataset.bounds.normalise(dataset.actions[rows])
     estimates = estimate(learner, jnp.asarray(dataset.observations[rows]), jnp.asarray(actions))

@@ -29,17 +29,22 @@ EXPERIMENTS: dict[ExperimentName, ModuleType] = {
 def jobs_of(
     preset: Preset, names: tuple[ExperimentName, ...], environments: tuple[str, ...]
 ) -> list[Job]:
-    """The jobs of some experiments, all unless named, in some environments, all unless named."""
-    for name in names:
-        if name not in preset.experiments:
-            known = ", ".join(preset.experiments)
-            raise InputError(f"experiment {name!r}: this preset has {known}")
+    """The jobs of some experiments, all unless named, in some environments, all unless named.
+
+    In the order in which they are worth having.
+    """
+    known = sorted({plan.env for plans in preset.plans.values() for plan in plans})
     for env in environments:
-        if env not in (*preset.environments, *preset.toys):
-            known = ", ".join((*preset.environments, *preset.toys))
-            raise InputError(f"env {env!r}: this preset has {known}")
-    jobs = [job for name in names or preset.experiments for job in EXPERIMENTS[name].jobs(preset)]
-    return [job for job in jobs if not environments or environment_of(job) in environments]
+        if env not in known:
+            raise InputError(f"env {env!r}: this preset has {', '.join(known)}")
+    found = [job for name in names or EXPERIMENTS for job in EXPERIMENTS[name].jobs(preset)]
+    found.sort(key=lambda part_and_job: part_and_job[0])
+    return [job for _, job in found if not environments or environment_of(job) in environments]
+
+
+def experiments_of(preset: Preset) -> dict[ExperimentName, list[Job]]:
+    """The jobs of each experiment; one may be of several."""
+    return {name: jobs_of(preset, (name,), ()) for name in EXPERIMENTS}
 
 
 def environment_of(job: Job) -> str | None:

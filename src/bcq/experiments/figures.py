@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from bcq.algorithms import name_of
-from bcq.experiments import extrapolation, random_behaviour, results, values
-from bcq.experiments.presets import RECIPES
+from bcq.experiments import random_behaviour, results, values
+from bcq.experiments.presets import FIGURE_1, MUJOCO, RECIPES, ExperimentName
 from bcq.experiments.records import Numbers, Record, aligned, returns
 from bcq.files import make_directory, replacing
 from bcq.plots import BATCH_COLOUR, COLOURS
@@ -30,20 +30,21 @@ NAMES = {
     "behaviour": "behavioural agent",
 }
 BEHAVIOUR_COLOUR = "#777777"
-COLUMNS = 2
 
 
 def draw_all(records: Sequence[Record], folder: Path) -> list[Path]:
     """Every figure that the records have the runs for, as PNG and PDF."""
     make_directory(folder)
-    written = []
+    drawn = {name: draw(records) for name, draw in SIDE_BY_SIDE.items()}
     for env in sorted({one.env for one in records}):
         here = [one for one in records if one.env == env]
-        for name, draw in FIGURES.items():
-            figure = draw(here)
-            if figure is not None:
-                written += [save(figure, folder / f"{name}-{env}.{ending}") for ending in FORMATS]
-    return written
+        drawn |= {f"{name}-{env}": draw(here) for name, draw in ONE_BY_ONE.items()}
+    return [
+        save(figure, folder / f"{name}.{ending}")
+        for name, figure in drawn.items()
+        if figure is not None
+        for ending in FORMATS
+    ]
 
 
 FORMATS = ("png", "pdf")
@@ -58,14 +59,15 @@ def save(figure: Figure, path: Path) -> Path:
 
 
 def by_label(
-    records: Sequence[Record], task: str, labels: Sequence[str]
+    records: Sequence[Record], experiment: ExperimentName, task: str, labels: Sequence[str]
 ) -> dict[str, list[Record]]:
     """The trials of each line of a panel, BCQ's at its default Phi."""
     return {
         label: [
             one
             for one in records
-            if one.task == task
+            if experiment in one.experiments
+            and one.task == task
             and one.label == label
             and one.settings.get("max_perturbation", 0.05) == 0.05
         ]
@@ -75,50 +77,70 @@ def by_label(
 
 def figure_1(records: Sequence[Record]) -> Figure | None:
     """Returns above, values below; a thin line a trial, a bold one for the mean."""
-    tasks = [task for task in extrapolation.RECIPES if by_label(records, task, ["ddpg"])["ddpg"]]
+    panels_of = {
+        task: by_label(records, "extrapolation", task, ["behaviour", "ddpg"]) for task in FIGURE_1
+    }
+    tasks = [task for task, groups in panels_of.items() if groups["ddpg"]]
     if not tasks:
         return None
     figure, grid = panels(2, len(tasks))
     for column, task in enumerate(tasks):
-        groups = by_label(records, task, ["behaviour", "ddpg"])
+        groups = panels_of[task]
         thin_returns(grid[0][column], groups, STYLES)
+        batch_line(grid[0][column], groups)
         expert_line(grid[0][column], groups)
         value_lines(grid[1][column], groups, STYLES, truth_of=["ddpg"])
         grid[0][column].set_title(task)
     return finished(figure, grid, records, "offline DDPG and the agent that made its batch")
 
 
+def task_by_environment(
+    records: Sequence[Record],
+    experiment: ExperimentName,
+    labels: Sequence[str],
+    draw: Callable[[Axes, dict[str, list[Record]]], None],
+    title: str,
+) -> Figure | None:
+    """A row a task, a column an environment, as in Figures 2 and 5."""
+    mine = [one for one in records if experiment in one.experiments]
+    environments = [env for env in MUJOCO if any(one.env == env for one in mine)]
+    tasks = [task for task in RECIPES if any(one.task == task for one in mine)]
+    if not mine:
+        return None
+    figure, grid = panels(len(tasks), len(environments))
+    for row, task in zip(grid, tasks, strict=True):
+        for axes, env in zip(row, environments, strict=True):
+            here = [one for one in mine if one.env == env]
+            draw(axes, by_label(here, experiment, task, labels))
+            axes.set_title(f"{env}: {task}")
+    return finished(figure, grid, mine, title)
+
+
 def figure_2(records: Sequence[Record]) -> Figure | None:
     """Returns of every algorithm: mean over trials, half a standard deviation shaded."""
-    tasks = [task for task in RECIPES if by_label(records, task, ["bc"])["bc"]]
-    if not tasks:
-        return None
-    labels = [name_of(config) for config in results.ALGORITHMS]
-    figure, grid = panels(-(-len(tasks) // COLUMNS), COLUMNS)
-    for axes, task in zip(chain(*grid), tasks, strict=False):
-        groups = by_label(records, task, labels)
+
+    def draw(axes: Axes, groups: dict[str, list[Record]]) -> None:
         shaded_returns(axes, groups, STYLES)
         batch_line(axes, groups)
-        axes.set_title(task)
-    return finished(figure, grid, records, "what each algorithm learns")
+
+    labels = [name_of(config) for config in results.ALGORITHMS]
+    return task_by_environment(records, "results", labels, draw, "what each algorithm learns")
 
 
 def figure_3(records: Sequence[Record]) -> Figure | None:
     """Value estimates, and the truth of BCQ."""
-    tasks = [task for task in RECIPES if by_label(records, task, ["dqn"])["dqn"]]
-    if not tasks:
-        return None
+
+    def draw(axes: Axes, groups: dict[str, list[Record]]) -> None:
+        value_lines(axes, groups, STYLES, truth_of=["bcq"])
+
     labels = [name_of(config) for config in values.ALGORITHMS]
-    figure, grid = panels(-(-len(tasks) // COLUMNS), min(COLUMNS, len(tasks)))
-    for axes, task in zip(chain(*grid), tasks, strict=False):
-        value_lines(axes, by_label(records, task, labels), STYLES, truth_of=["bcq"])
-        axes.set_title(task)
-    return finished(figure, grid, records, "estimated values, and BCQ's true ones")
+    title = "estimated values, and BCQ's true ones"
+    return task_by_environment(records, "values", labels, draw, title)
 
 
 def figure_7(records: Sequence[Record]) -> Figure | None:
     """BCQ with each Phi on imitation data."""
-    mine = [one for one in records if one.task == "imitation" and one.algorithm == "bcq"]
+    mine = [one for one in records if "perturbation" in one.experiments and one.role == "learner"]
     sizes = sorted({one.settings["max_perturbation"] for one in mine})
     if len(sizes) < 2:
         return None
@@ -141,7 +163,7 @@ def figure_8(records: Sequence[Record]) -> Figure | None:
     if not ensembles:
         return None
     labels = sorted(ensembles, key=lambda label: int(label.split()[-1]))
-    groups = by_label(records, "imitation", ["bcq", *labels])
+    groups = by_label(records, "uncertainty", "imitation", ["bcq", *labels])
     colours = (COLOURS["ensemble"], "#004f70")
     styles = {**STYLES, **dict(zip(labels, colours, strict=False))}
     figure, grid = panels(1, 2)
@@ -154,20 +176,20 @@ def figure_8(records: Sequence[Record]) -> Figure | None:
 def figure_9(records: Sequence[Record]) -> Figure | None:
     """BCQ and DDPG on random data, with the truth of both."""
     labels = [name_of(config) for config in random_behaviour.ALGORITHMS]
-    groups = by_label(records, "random", labels)
+    groups = by_label(records, "random", "random", labels)
     if not any(groups.values()):
         return None
     figure, grid = panels(1, 2)
     shaded_returns(grid[0][0], groups, STYLES)
     batch_line(grid[0][0], groups)
-    value_lines(grid[0][1], groups, STYLES, truth_of=labels)
+    value_lines(grid[0][1], groups, STYLES, truth_of=["bcq", "ddpg"])
     return finished(figure, grid, records, "learned from random actions")
 
 
-FIGURES: dict[str, Callable[[Sequence[Record]], Figure | None]] = {
+Draw = Callable[[Sequence[Record]], Figure | None]
+SIDE_BY_SIDE: dict[str, Draw] = {"results": figure_2, "values": figure_3}
+ONE_BY_ONE: dict[str, Draw] = {
     "extrapolation": figure_1,
-    "results": figure_2,
-    "values": figure_3,
     "perturbation": figure_7,
     "uncertainty": figure_8,
     "random": figure_9,
@@ -200,7 +222,9 @@ def finished(
         axes.set_title(axes.get_title(), fontsize=8)
         axes.xaxis.set_major_locator(MaxNLocator(4))
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    figure.suptitle(f"{records[0].env}: {title}", fontsize=9)
+    environments = {one.env for one in records}
+    where = f"{environments.pop()}: " if len(environments) == 1 else ""
+    figure.suptitle(f"{where}{title}", fontsize=9)
     figure.legend(
         list(handles.values()),
         list(handles),

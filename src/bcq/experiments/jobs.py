@@ -1,7 +1,8 @@
 """Jobs: pure functions of their settings to a folder, which others may need as input.
 
-A job's folder is named by the fingerprint of its settings, those of the jobs it needs, and the
-number of compute threads: what else decides its numbers is the version, and that is recorded.
+A job's folder is named by the fingerprint of everything that decides its numbers: its settings,
+those of the jobs it needs, a bundled expert's weights, the number of compute threads, and a number
+that is raised whenever the code gives other numbers for the same settings.
 """
 
 import hashlib
@@ -18,17 +19,19 @@ from bcq.algorithms import ALGORITHMS, DDPGConfig, name_of
 from bcq.behaviour import BehaviourSchedule, behaviour_dataset, train_behaviour
 from bcq.collection import Recipe, collect_to, imitation, imperfect, random_batch
 from bcq.dataset import Dataset
-from bcq.errors import InputError
-from bcq.experts import Expert, find, keep_best, read_expert
+from bcq.errors import DivergenceError, InputError
+from bcq.experiments.measures import final_measures
+from bcq.experts import Expert, bundled, find, keep_best, read_expert
 from bcq.files import make_directory, write_text
 from bcq.formats import load, save
 from bcq.learning import AlgorithmConfig
 from bcq.runs import Row, Run, last_step, read_json, surroundings
-from bcq.tabular.illustrations import counterexample
-from bcq.tabular.theorems import STATEMENTS
+from bcq.tabular.illustrations import DISCOUNTS, counterexample
+from bcq.tabular.theorems import STATEMENTS, largest
 from bcq.training import Schedule, mean_return, train_run
 
 THREADS = 1  # of a job: two runs of one thread each are faster than one of two
+NUMBERS = 2  # raised when CHANGELOG says "numbers changed"; 2: streams of their own for each role
 
 
 class Job(Protocol):
@@ -68,7 +71,9 @@ def fingerprint(job: Job) -> str:
 @cache
 def digest(job: Job, threads: int) -> str:
     """Remembered: the paper's experts stand in the settings of hundreds of jobs."""
-    told = json.dumps({"job": job.as_json(), "threads": threads}, sort_keys=True)
+    told = json.dumps(
+        {"job": job.as_json(), "threads": threads, "numbers": NUMBERS}, sort_keys=True
+    )
     return hashlib.sha256(told.encode()).hexdigest()[:12]
 
 
@@ -111,7 +116,7 @@ class Behaviour:
 
 @dataclass(frozen=True)
 class Experts:
-    """The best of several agents, ranked by the mean of their last ten evaluations."""
+    """The best of several agents."""
 
     needs: tuple[Behaviour, ...]
     keep: int
@@ -167,7 +172,21 @@ class Batch:
             "kind": "Batch",
             **{key: getattr(self, key) for key in ("recipe", "env", "transitions", "trial")},
             "source": None if self.source is None else self.source.as_json(),
+            "expert": self.bundled_expert(),
         }
+
+    def bundled_expert(self) -> Row | None:
+        """Name and SHA-256 of the bundled expert that behaves, where one does."""
+        if self.source is not None or self.recipe not in ("imitation", "imperfect"):
+            return None
+        path = bundled(self.env)[self.number(len(bundled(self.env)))]
+        return {"name": path.stem, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+
+    def number(self, experts: int) -> int:
+        """Trial i has expert i; where there are fewer, they serve in turn."""
+        if experts == 0:
+            raise InputError(f"no expert of {self.env} is bundled; train some first")
+        return self.trial % experts
 
     def perform(self, folder: Path) -> None:
         """Collects `batch.hdf5`, and says in `batch.json` what its episodes earned."""
@@ -186,7 +205,7 @@ class Batch:
         """The batch itself."""
         if isinstance(self.source, Behaviour):
             run = Run.open(folder / directory_name(self.source))
-            dataset = behaviour_dataset(run, self.recipe)
+            dataset = behaviour_dataset(run, self.recipe, first=self.transitions)
             save(dataset, path)
             return dataset
         return collect_to(path, self.made_by(folder))
@@ -199,12 +218,13 @@ class Batch:
         return make(self.expert(folder), transitions=self.transitions, seed=self.trial)
 
     def expert(self, folder: Path) -> Expert:
-        """Number `trial` of the kept ones, or of the bundled ones."""
-        if self.source is None:
-            return find(str(self.trial), self.env)
-        return read_expert(
-            folder / directory_name(self.source) / f"{self.env}-{self.trial}.safetensors"
-        )
+        """That of the trial, of the kept ones or of the bundled ones."""
+        if isinstance(self.source, Experts):
+            number = self.number(self.source.keep)
+            return read_expert(
+                folder / directory_name(self.source) / f"{self.env}-{number}.safetensors"
+            )
+        return find(str(self.number(len(bundled(self.env)))), self.env)
 
     def expert_return(self, folder: Path) -> float | None:
         """What the expert earns without noise, where there is one."""
@@ -253,9 +273,12 @@ class Training:
         }
 
     def perform(self, folder: Path) -> None:
-        """Trains."""
+        """Trains, and says in `measures.json` how the last policy and critics stand to the data."""
         dataset = load(folder / directory_name(self.batch) / "batch.hdf5")
-        train_run(folder / directory_name(self), self.config, self.schedule, dataset, resume=True)
+        directory = folder / directory_name(self)
+        run = train_run(directory, self.config, self.schedule, dataset, resume=True)
+        measures = final_measures(run.policy(), dataset, seed=self.schedule.seed)
+        write_text(directory / "measures.json", json.dumps(measures, indent=2) + "\n")
 
 
 @dataclass(frozen=True)
@@ -268,25 +291,27 @@ class Theory:
     length: ClassVar[int] = 1
 
     def as_json(self) -> Row:
-        """Its seed."""
-        return {"kind": "Theory", "seed": self.seed}
+        """Its seed, and which checks: the number rises with them, so that old ones are repeated."""
+        return {"kind": "Theory", "seed": self.seed, "checks": 2}
 
     def perform(self, folder: Path) -> None:
         """Checks, and writes `theory.json`: the largest violation of each statement."""
-        figure_6 = counterexample(discount=0.9)
+        figure_6 = [counterexample(discount) for discount in DISCOUNTS]
         found = {
             "statements": [
                 {
                     "name": statement.name,
                     "says": statement.says,
                     "cases": statement.cases,
-                    "worst": max(statement.violations(self.seed)),
+                    "worst": largest(*statement.violations(self.seed)),
                     "tolerance": statement.tolerance,
                 }
                 for statement in STATEMENTS
             ],
-            "kernel_fails": figure_6.kernel_fails,
-            "bcql_is_optimal": figure_6.bcql_is_optimal,
+            "kernel_fails": all(one.kernel_fails for one in figure_6),
+            "kernel_values_off_by": largest(*(one.kernel_values_off_by for one in figure_6)),
+            "bcql_is_optimal": all(one.bcql_is_optimal for one in figure_6),
+            "bcql_values_off_by": largest(*(one.bcql_values_off_by for one in figure_6)),
         }
         path = folder / directory_name(self) / "theory.json"
         write_text(path, json.dumps(found, indent=2) + "\n")
@@ -356,6 +381,7 @@ def perform(job: Job, folder: Path) -> None:
     make_directory(directory)
     write_text(directory / "job.json", json.dumps(job.as_json(), indent=2) + "\n")
     start = time.perf_counter()
-    job.perform(folder)
+    with suppress(DivergenceError):  # a result, which the run's divergence.json tells
+        job.perform(folder)
     notes = {"seconds": round(time.perf_counter() - start, 1), **surroundings()}
     write_text(directory / "done.json", json.dumps(notes, indent=2) + "\n")

@@ -1,31 +1,41 @@
-"""How long and how often: the paper's own scale, and three that fit a working day."""
+"""How long and how often: the paper's own scale, and three that fit a machine."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from bcq.behaviour import BehaviourSchedule
 from bcq.experiments.jobs import Batch, Behaviour, Experts, Training
 from bcq.learning import AlgorithmConfig
 from bcq.training import Schedule
 
-MUJOCO = ("Hopper-v5", "HalfCheetah-v5", "Walker2d-v5")
-TOYS = ("Pendulum-v1", "Reacher-v5")  # of supplement D.3
+HOPPER, CHEETAH, WALKER = "Hopper-v5", "HalfCheetah-v5", "Walker2d-v5"
+PENDULUM, REACHER = "Pendulum-v1", "Reacher-v5"  # of supplement D.3
+MUJOCO, TOYS = (HOPPER, CHEETAH, WALKER), (PENDULUM, REACHER)
 ExperimentName = Literal[
     "theory", "extrapolation", "results", "values", "perturbation", "uncertainty", "random"
 ]
-PresetName = Literal["smoke", "quick", "converged", "paper"]
+PresetName = Literal["smoke", "quick", "standard", "paper"]
 RECIPES = ("final-buffer", "concurrent", "imitation", "imperfect")
+FIGURE_1 = ("final-buffer", "concurrent", "imitation")
 PERTURBATIONS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0)  # Phi, in half-widths of the action range
 
 
 @dataclass(frozen=True)
-class Length:
-    """Of a training run."""
+class Plan:
+    """One task of an experiment in one environment."""
 
+    env: str
+    task: str  # recipe of the batch
+    rows: int  # transitions of the batch
     updates: int
+    trials: int
     evaluate_every: int = 5_000
     true_value_every: int = 50_000
+    life: int | None = (
+        None  # time steps of an agent whose first rows are the batch; as many as rows
+    )
+    part: int = 0  # jobs of a lower part come first
 
 
 @dataclass(frozen=True)
@@ -33,129 +43,190 @@ class Preset:
     """What decides the cost of the paper's experiments."""
 
     says: str
-    trials: int
-    transitions: Mapping[str, int]  # by recipe
-    lengths: Mapping[str, Length]  # by recipe; for random behaviour by environment
-    environments: tuple[str, ...] = MUJOCO
-    toys: tuple[str, ...] = TOYS
+    plans: Mapping[ExperimentName, Sequence[Plan]]  # the theory needs none
     evaluate_behaviour_every: int = 5_000
     evaluate_episodes: int = 10
-    agents: int = 0  # that the experts are chosen from; 0: the bundled experts
+    candidates: int = 0  # agents that the experts are chosen from; 0: the bundled experts
+    candidate_steps: int = 1_000_000
+    experts: int = 5  # kept of the candidates
     perturbations: tuple[float, ...] = PERTURBATIONS
     members: tuple[int, ...] = (4, 10)
-    experiments: tuple[ExperimentName, ...] = get_args(ExperimentName)
 
-    def batch(self, recipe: str, env: str, trial: int) -> Batch:
+    def batch(self, plan: Plan, trial: int) -> Batch:
         """Trial i learns from behaviour or expert i."""
         source: Behaviour | Experts | None = None
-        if recipe in ("final-buffer", "concurrent"):
-            source = self.behaviour(recipe, env, trial)
-        elif recipe != "random" and self.agents:
+        if plan.task in ("final-buffer", "concurrent"):
+            noise = 0.5 if plan.task == "final-buffer" else 0.1
+            source = self.behaviour(plan.env, plan.life or plan.rows, trial, noise)
+        elif plan.task != "random" and self.candidates:
+            steps, seeds = self.candidate_steps, range(self.candidates)
             source = Experts(
-                tuple(self.behaviour("concurrent", env, seed) for seed in range(self.agents)),
-                keep=self.trials,
+                tuple(self.behaviour(plan.env, steps, seed, 0.1) for seed in seeds),
+                keep=self.experts,
             )
-        return Batch(recipe, env, self.transitions[recipe], trial, source)
+        return Batch(plan.task, plan.env, plan.rows, trial, source)
 
-    def behaviour(self, recipe: str, env: str, trial: int) -> Behaviour:
-        """Noise 0.5 for the final buffer; 0.1 for the concurrent task and for experts."""
+    def behaviour(self, env: str, steps: int, seed: int, noise: float) -> Behaviour:
+        """An agent that learns online."""
         return Behaviour(
             BehaviourSchedule(
                 env=env,
-                steps=self.transitions[recipe],
-                seed=trial,
-                noise=0.5 if recipe == "final-buffer" else 0.1,
+                steps=steps,
+                seed=seed,
+                noise=noise,
                 evaluate_every=self.evaluate_behaviour_every,
                 evaluate_episodes=self.evaluate_episodes,
             )
         )
 
-    def training(self, config: AlgorithmConfig, recipe: str, env: str, trial: int) -> Training:
+    def training(self, config: AlgorithmConfig, plan: Plan, trial: int) -> Training:
         """An algorithm on the batch of a trial, with the trial's seed."""
-        length = self.lengths[env if recipe == "random" else recipe]
         schedule = Schedule(
-            steps=length.updates,
+            steps=plan.updates,
             seed=trial,
-            env=env,
-            evaluate_every=length.evaluate_every,
+            env=plan.env,
+            evaluate_every=plan.evaluate_every,
             evaluate_episodes=self.evaluate_episodes,
-            checkpoint_every=length.evaluate_every,
-            true_value_every=length.true_value_every if hasattr(config, "discount") else None,
-            concurrent=recipe == "concurrent",
+            checkpoint_every=plan.evaluate_every,
+            true_value_every=plan.true_value_every if hasattr(config, "discount") else None,
+            concurrent=plan.task == "concurrent",
         )
-        return Training(config, schedule, self.batch(recipe, env, trial))
+        return Training(config, schedule, self.batch(plan, trial))
+
+    def trainings(
+        self, name: ExperimentName, configs: Sequence[AlgorithmConfig]
+    ) -> list[tuple[int, Training]]:
+        """Every algorithm on every plan of an experiment, with the part each is of."""
+        return [
+            (plan.part, self.training(config, plan, trial))
+            for plan in self.plans.get(name, ())
+            for config in configs
+            for trial in range(plan.trials)
+        ]
 
 
-def alike(length: Length) -> dict[str, Length]:
-    """The same for every task."""
-    return dict.fromkeys((*RECIPES, *TOYS), length)
+def alike(environments: Sequence[str], tasks: Sequence[str], plan: Plan) -> list[Plan]:
+    """The same plan for several environments and tasks."""
+    return [replace(plan, env=env, task=task) for task in tasks for env in environments]
 
 
-PRESETS: dict[PresetName, Preset] = {
-    "smoke": Preset(
+def smoke() -> Preset:
+    """Every part once."""
+    plan = Plan(HOPPER, "", rows=400, updates=100, trials=1)
+    plan = replace(plan, evaluate_every=100, true_value_every=100)
+    four, imitation = alike([HOPPER], RECIPES, plan), replace(plan, task="imitation")
+    return Preset(
         says="a few minutes: every part once, far too short to learn anything",
-        trials=1,
-        transitions={
-            "final-buffer": 400,
-            "concurrent": 400,
-            "imitation": 400,
-            "imperfect": 400,
-            "random": 400,
+        plans={
+            "extrapolation": four[:3],
+            "results": four,
+            "values": four,
+            "perturbation": [imitation],
+            "uncertainty": [imitation],
+            "random": alike([PENDULUM], ["random"], plan),
         },
-        lengths=alike(Length(100, 100, 100)),
-        environments=("Hopper-v5",),
-        toys=("Pendulum-v1",),
         evaluate_behaviour_every=200,
         evaluate_episodes=2,
         perturbations=(0.05, 2.0),
         members=(2, 3),
-    ),
-    "quick": Preset(
+    )
+
+
+def quick() -> Preset:
+    """What a visitor can afford."""
+    plan = Plan(HOPPER, "", rows=100_000, updates=5_000, trials=2)
+    plan = replace(plan, evaluate_every=500, true_value_every=2_500)
+    imitation = replace(plan, task="imitation")
+    four = [
+        replace(plan, task="final-buffer", rows=20_000),
+        replace(plan, task="concurrent", rows=7_500, updates=7_500),
+        imitation,
+        replace(
+            plan, task="imperfect", updates=12_000, evaluate_every=1_000, true_value_every=6_000
+        ),
+    ]
+    return Preset(
         says="about an hour and a half on two cores: Hopper and the toy tasks, two trials, "
-        "thousands of updates instead of a million; too short to judge how near BCQ's values are "
-        "to the truth",
-        trials=2,
-        transitions={
-            "final-buffer": 20_000,
-            "concurrent": 7_500,
-            "imitation": 100_000,
-            "imperfect": 100_000,
-            "random": 5_000,
+        "thousands of updates instead of a million; too short to judge where values settle",
+        plans={
+            "extrapolation": four[:3],
+            "results": four,
+            "values": four,
+            "perturbation": [imitation],
+            "uncertainty": [imitation],
+            "random": alike(TOYS, ["random"], replace(plan, rows=5_000)),
         },
-        lengths={
-            "final-buffer": Length(5_000, 500, 2_500),
-            "concurrent": Length(7_500, 500, 2_500),
-            "imitation": Length(5_000, 500, 2_500),
-            "imperfect": Length(12_000, 1_000, 6_000),
-            "Pendulum-v1": Length(5_000, 500, 2_500),
-            "Reacher-v5": Length(5_000, 500, 2_500),
-        },
-        environments=("Hopper-v5",),
         evaluate_behaviour_every=1_000,
         perturbations=(0.0, 0.05, 0.5, 2.0),
-    ),
-    "converged": Preset(
-        says="about an hour on two cores: values on Hopper's imperfect demonstrations alone, at "
-        "60,000 updates, when a slow target has let them rise to 95%",
-        trials=2,
-        transitions={"imperfect": 100_000},
-        lengths={"imperfect": Length(60_000, 2_000, 10_000)},
-        environments=("Hopper-v5",),
-        toys=(),
-        experiments=("values",),
-    ),
-    "paper": Preset(
+    )
+
+
+def standard() -> Preset:
+    """Enough to judge most claims."""
+    hopper = Plan(HOPPER, "", 100_000, 60_000, 3, evaluate_every=2_000, true_value_every=10_000)
+    other = replace(hopper, updates=30_000, trials=2)
+    late = replace(hopper, trials=2, part=3)
+    results = [
+        plan
+        for task in ("imperfect", "imitation")
+        for plan in (replace(hopper, task=task), *alike([CHEETAH, WALKER], [task], other))
+    ]
+    results += [
+        replace(late, task="final-buffer"),
+        replace(late, task="concurrent", rows=60_000, life=300_000),
+    ]
+    figure_1 = replace(hopper, evaluate_every=5_000, true_value_every=25_000, part=2)
+    extrapolation = [
+        replace(figure_1, task="final-buffer", updates=100_000),
+        replace(figure_1, task="concurrent", rows=300_000, updates=300_000),
+        replace(hopper, task="imitation", part=2),
+    ]
+    last = replace(hopper, trials=2, part=4)
+    imitation = replace(last, task="imitation", updates=30_000)
+    return Preset(
+        says="some 35 core-hours on an AVX2 machine: three environments on demonstrations, Hopper "
+        "on the rest, two or three trials, 20,000 to 300,000 updates instead of a million",
+        plans={
+            "extrapolation": extrapolation,
+            "results": results,
+            "values": results,
+            "perturbation": [imitation],
+            "uncertainty": [imitation],
+            "random": [
+                replace(last, env=PENDULUM, task="random", rows=5_000),
+                replace(last, env=REACHER, task="random", rows=5_000, updates=20_000),
+            ],
+        },
+        perturbations=(0.05, 0.25, 1.0),
+    )
+
+
+def paper() -> Preset:
+    """As the supplement says."""
+    plan = Plan("", "", 1_000_000, 1_000_000, 5)
+    four = [
+        *alike(MUJOCO, FIGURE_1, plan),
+        *alike(MUJOCO, ["imperfect"], replace(plan, rows=100_000)),
+    ]
+    imitation = alike(MUJOCO, ["imitation"], plan)
+    return Preset(
         says="the paper's own scale: a million steps, five trials, three environments, experts "
         "chosen 5 of 15; about two months on two cores",
-        trials=5,
-        transitions={
-            "final-buffer": 1_000_000,
-            "concurrent": 1_000_000,
-            "imitation": 1_000_000,
-            "imperfect": 100_000,
-            "random": 5_000,
+        plans={
+            "extrapolation": four[:-3],
+            "results": four,
+            "values": four,
+            "perturbation": imitation,
+            "uncertainty": imitation[:1],
+            "random": alike(TOYS, ["random"], replace(plan, rows=5_000)),
         },
-        lengths=alike(Length(1_000_000)),
-        agents=15,
-    ),
+        candidates=15,
+    )
+
+
+PRESETS: dict[PresetName, Preset] = {
+    "smoke": smoke(),
+    "quick": quick(),
+    "standard": standard(),
+    "paper": paper(),
 }

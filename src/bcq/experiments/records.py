@@ -1,7 +1,7 @@
 """What was measured, run by run, in one small file that figures and claims are made from."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,23 +10,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcq.errors import InputError
-from bcq.experiments.jobs import Behaviour, Job, Theory, Training, directory_name, is_finished
+from bcq.experiments.jobs import (
+    Batch,
+    Behaviour,
+    Experts,
+    Job,
+    Theory,
+    Training,
+    directory_name,
+    fingerprint,
+    is_finished,
+    with_needs,
+)
+from bcq.experiments.presets import ExperimentName
 from bcq.files import require_regular, write_text
 from bcq.runs import Row, Run, as_lines, read_json, returns_by_step
 from bcq.values import values_by_step
 
 Numbers = NDArray[np.float64]
 LAST = 3  # evaluations that count as final
-FORMAT = 1
+FORMAT = 2
+CANDIDATES = "experts"  # the task of agents that experts are chosen from
 
 
 @dataclass(frozen=True)
 class Record:
     """One run: what it was, and the raw series it left."""
 
-    task: str  # recipe of the batch
+    experiments: list[str]  # those it is part of
+    task: str  # recipe of the batch that it learned from, or whose rows it made
+    role: str  # learner, agent (made the batch of its task) or candidate (to be an expert)
     env: str
-    algorithm: str  # "behaviour" for the agent that learned online
+    algorithm: str
     seed: int  # and number of the trial
     settings: Row
     schedule: Row
@@ -34,23 +49,27 @@ class Record:
     evaluations: list[tuple[int, list[float]]]  # step, return of each episode
     estimates: list[tuple[int, float]]  # step, mean Q of a minibatch
     truths: list[Row]  # step, and over the same pairs: mean estimate, mean and std of the truth
+    measures: Row  # of the last policy and critics
+    divergence: Row | None  # where its numbers were lost, and the last finite estimate
     made: Row  # commit, versions, threads, seconds of updates and acting
 
     @property
     def label(self) -> str:
         """The algorithm, with whatever setting is varied between runs."""
+        if self.role != "learner":
+            return "behaviour"
         if self.algorithm == "ensemble":
             return f"ensemble of {self.settings['members']}"
         return self.algorithm
 
     @property
     def updates(self) -> int:
-        """How long it was trained."""
+        """How long it was to be trained."""
         return int(self.schedule["steps"])
 
     @property
     def final(self) -> float:
-        """The mean return of the last three evaluations."""
+        """The mean return of the last three evaluations, before it diverged if it did."""
         return float(np.mean([mean for _, mean in returns(self)[-LAST:]]))
 
     @property
@@ -75,22 +94,40 @@ def returns(one: Record) -> list[tuple[int, float]]:
     return [(step, float(np.mean(episodes))) for step, episodes in one.evaluations]
 
 
-def gather(jobs: Sequence[Job], folder: Path) -> list[Record]:
-    """A record of every finished run."""
-    found = []
-    for job in jobs:
-        if isinstance(job, Training) and is_finished(job, folder):
-            batch = read_json(folder / directory_name(job.batch) / "batch.json")
-            found.append(record(job, folder, job.batch.recipe, job.batch.env, batch))
-        elif isinstance(job, Behaviour) and is_finished(job, folder):
-            task = "final-buffer" if job.schedule.noise == 0.5 else "concurrent"
-            found.append(record(job, folder, task, job.schedule.env, None))
-    return found
+def gather(experiments: Mapping[ExperimentName, Sequence[Job]], folder: Path) -> list[Record]:
+    """A record of every finished run, in each role that it has."""
+    roles: dict[tuple[str, str, str], tuple[Training | Behaviour, Batch | None, list[str]]] = {}
+    for experiment, jobs in experiments.items():
+        for job in with_needs(jobs):
+            for run, task, role in roles_of(job):
+                batch = job.batch if isinstance(job, Training) else None
+                key = (fingerprint(run), task, role)
+                names = roles.setdefault(key, (run, batch, []))[2]
+                if experiment not in names:
+                    names.append(experiment)
+    return [
+        record(run, folder, batch, experiments=names, task=task, role=role)
+        for (_, task, role), (run, batch, names) in roles.items()
+        if is_finished(run, folder)
+    ]
 
 
-def record(
-    job: Training | Behaviour, folder: Path, task: str, env: str, batch: Row | None
-) -> Record:
+def roles_of(job: Job) -> list[tuple[Training | Behaviour, str, str]]:
+    """Which runs a job gives a role to, and which: task and role.
+
+    What an agent is, those say that need it: the same life may be a batch and an expert's.
+    """
+    match job:
+        case Training():
+            return [(job, job.batch.recipe, "learner")]
+        case Batch() if isinstance(job.source, Behaviour):
+            return [(job.source, job.recipe, "agent")]
+        case Experts():
+            return [(agent, CANDIDATES, "candidate") for agent in job.needs]
+    return []
+
+
+def record(job: Training | Behaviour, folder: Path, batch: Batch | None, **known: Any) -> Record:
     """The series of one run directory."""
     directory = folder / directory_name(job)
     run = Run.open(directory)
@@ -107,14 +144,15 @@ def record(
         }
         for step, values in values_by_step(run).items()
     ]
+    measures = directory / "measures.json"
     return Record(
-        task=task,
-        env=env,
-        algorithm="behaviour" if isinstance(job, Behaviour) else run.config["algorithm"],
+        **known,
+        env=run.config["schedule"]["env"],
+        algorithm=run.config["algorithm"],
         seed=run.config["schedule"]["seed"],
         settings=run.config["settings"],
         schedule=run.config["schedule"],
-        batch=batch,
+        batch=None if batch is None else read_json(folder / directory_name(batch) / "batch.json"),
         evaluations=[
             (step, [rounded(value) for value in episodes])
             for step, episodes in returns_by_step(run).items()
@@ -125,6 +163,8 @@ def record(
             if "value_estimate" in row
         ],
         truths=truths,
+        measures=read_json(measures) if measures.exists() else {},
+        divergence=run.divergence(),
         made={
             "seconds": round(seconds, 1),
             **{key: run.config[key] for key in ("commit", "threads", "versions")},

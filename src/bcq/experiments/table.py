@@ -29,25 +29,25 @@ def interval(trials: Sequence[np.ndarray], seed: int = 0) -> tuple[float, float]
 
 
 def table(records: Sequence[Record]) -> str:
-    """A row an algorithm, task and environment, in Markdown."""
+    """A row an algorithm, task, environment and length, in Markdown."""
     groups = defaultdict(list)
     for one in records:
         phi = one.settings.get("max_perturbation", 0.05)
         label = one.label if phi == 0.05 else f"{one.label}, Phi {phi:g}"
-        groups[one.env, one.task, label].append(one)
+        groups[one.env, one.task, label, one.updates].append(one)
     rows = [
         "| environment | batch | its average | algorithm | updates | trials "
         f"| final: interquartile mean of the last {LAST} evaluations (95% interval) "
         "| mean of the final | best evaluation of each trial, mean |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for (env, task, label), trials in sorted(groups.items()):
+    for (env, task, label, updates), trials in sorted(groups.items()):
         last = [np.concatenate([r for _, r in one.evaluations[-LAST:]]) for one in trials]
         low, high = interval(last)
         averages = [one.batch["mean_return"] for one in trials if one.batch]
         average = f"{np.mean(averages):.0f}" if averages and None not in averages else ""
         rows.append(
-            f"| {env} | {task} | {average} | {label} | {trials[0].updates:,} | {len(trials)} "
+            f"| {env} | {task} | {average} | {label} | {updates:,} | {len(trials)} "
             f"| {interquartile_mean(np.concatenate(last)):.0f} ({low:.0f} to {high:.0f}) "
             f"| {np.mean([one.final for one in trials]):.0f} "
             f"| {np.mean([one.best for one in trials]):.0f} |"

@@ -24,21 +24,45 @@ from bcq.tabular.mdp import (
     toy_mdp,
     value_iteration,
 )
-from bcq.tabular.q_learning import bcql_fixed_point, greedy_in_batch, q_learning_fixed_point
+from bcq.tabular.q_learning import (
+    bcql,
+    bcql_fixed_point,
+    greedy_in_batch,
+    q_learning_fixed_point,
+)
 
 WIDTH, HEIGHT = 7, 5
 WALLS = ((2, 1), (2, 2), (2, 3), (4, 0), (4, 1), (4, 3))
 COUNTS = np.array([1, 2, 5, 10, 20, 50, 100, 200, 500, 1000])
 SHARES = np.linspace(0, 1, 11)
+KERNEL_EXACT, BCQL_EXACT = 1e-9, 1e-3  # the latter is sampled
+DISCOUNTS = (0.3, 0.6, 0.9)
 
 
 @dataclass(frozen=True, eq=False)
 class Counterexample:
     """Figure 6: two states, two actions, and the optimal policy's own two tuples as the batch."""
 
+    discount: float
     kernel_q: Floats
     kernel_actions: Indices
+    bcql_q: Floats
     bcql_actions: Indices
+
+    @property
+    def true_values(self) -> Floats:
+        """Q(s0, a1) = 1 / (1 - gamma^2) and Q(s1, a0) = gamma / (1 - gamma^2)."""
+        return np.array([1.0, self.discount]) / (1 - self.discount**2)
+
+    @property
+    def kernel_values_off_by(self) -> float:
+        """From the limit of Eq. 21: each action's one logged value, at both states."""
+        return float(np.abs(self.kernel_q - self.true_values[::-1]).max())
+
+    @property
+    def bcql_values_off_by(self) -> float:
+        """From the truth at the two logged pairs."""
+        return float(np.abs(self.bcql_q[[0, 1], [1, 0]] - self.true_values).max())
 
     @property
     def kernel_fails(self) -> bool:
@@ -50,15 +74,28 @@ class Counterexample:
         """It goes to and fro."""
         return self.bcql_actions.tolist() == [1, 0]
 
+    @property
+    def stands(self) -> bool:
+        """Policies and values are supplement C's; BCQL is sampled: 2e-4 at gamma = 0.9."""
+        return (
+            self.kernel_fails
+            and self.bcql_is_optimal
+            and self.kernel_values_off_by <= KERNEL_EXACT
+            and self.bcql_values_off_by <= BCQL_EXACT
+        )
+
 
 def counterexample(discount: float) -> Counterexample:
-    """What kernel-based RL and BCQL make of it."""
+    """What kernel-based RL and sampled BCQL make of it."""
     mdp = toy_mdp(discount)
     batch = batch_of(mdp, np.array([0, 1]), np.array([1, 0]), np.array([1, 0]))
     both = np.array([[0.0], [1.0]])
     kernel = KernelBasedRL(embed(batch), 2, discount, bandwidth=1.0)
-    values = bcql_fixed_point(mdp, batch, np.zeros((2, 2)))
-    return Counterexample(kernel.q(both), kernel.act(both), greedy_in_batch(values, batch))
+    initial_q = np.full((2, 2), 10.0)  # above every true value: to believe in it shows
+    values = bcql(batch, initial_q, discount=discount, updates=200_000)
+    return Counterexample(
+        discount, kernel.q(both), kernel.act(both), values, greedy_in_batch(values, batch)
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,47 @@
+"""What is measured of a run's last policy and critics, beside its returns and values."""
+
+import jax
+import numpy as np
+from jax import Array
+
+from bcq.algorithms.ensemble import Ensemble, uncertainty
+from bcq.dataset import Dataset, Floats
+from bcq.policy import Policy
+from bcq.seeds import Role, derive
+
+STATES = 1_000  # of the batch
+
+
+def final_measures(policy: Policy, dataset: Dataset, *, seed: int) -> dict[str, float | None]:
+    """How far actions are from the logged ones; how well an ensemble knows what it has not seen."""
+    random = np.random.default_rng(derive(seed, Role.VALUES))
+    rows = random.choice(len(dataset), min(STATES, len(dataset)), replace=False)
+    observations = dataset.observations[rows]
+    logged = dataset.bounds.normalise(dataset.actions[rows])
+    taken = dataset.bounds.normalise(policy.act(observations, seed=derive(seed, Role.VALUES)))
+    others = random.uniform(-1, 1, logged.shape).astype(np.float32)
+    return {
+        "action_distance": float(np.sqrt(((taken - logged) ** 2).mean(dtype=float))),
+        "doubt_in_unseen_actions": (
+            share_more_uncertain(policy.learner, observations, others, logged)
+            if isinstance(policy.learner, Ensemble)
+            else None
+        ),
+    }
+
+
+def share_more_uncertain(
+    learner: Ensemble, observations: Floats, others: Floats, logged: Floats
+) -> float:
+    """How often an ensemble is less certain of a random action than of the one logged there.
+
+    1 for a perfect estimate of the uncertainty, a half for none at all.
+    """
+    unseen, seen = (np.asarray(spread(learner, observations, a)) for a in (others, logged))
+    return float((unseen > seen).mean())
+
+
+@jax.jit
+def spread(learner: Ensemble, observations: Array, actions: Array) -> Array:
+    """The standard deviation of the critics."""
+    return uncertainty(learner.critics.model, observations, actions)

@@ -1,0 +1,154 @@
+"""Equal seeds, independent streams: agent, batch, learner, evaluation and values."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import bcq
+import short_task
+from bcq import behaviour, training
+from bcq.behaviour import BehaviourSchedule, behaviour_dataset, train_behaviour
+from bcq.collection import collect, imitation, imperfect, random_batch
+from bcq.dataset import Dataset
+from bcq.experts import Expert
+from bcq.learning import Algorithm
+from bcq.runs import Run, named_arrays
+from bcq.seeds import Role, derive, exploration, reset_seed
+from short_task import AGENT, NAME, STEPS
+
+SEED = 0
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _surroundings() -> Iterator[None]:
+    with short_task.registered():
+        yield
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A behavioural agent."""
+    schedule = BehaviourSchedule(
+        env=NAME, steps=STEPS, seed=SEED, random_steps=30, evaluate_every=STEPS, evaluate_episodes=2
+    )
+    return train_behaviour(tmp_path_factory.mktemp("agent") / "run", AGENT, schedule)
+
+
+def batch_of(recipe: str, agent: Run) -> Dataset:
+    """A batch that the agent had a part in, with the agent's own seed."""
+    if recipe in ("final-buffer", "concurrent"):
+        return behaviour_dataset(agent, recipe)
+    expert = Expert("agent", NAME, agent.policy(), agent.config)
+    make = {"imitation": imitation, "imperfect": imperfect}[recipe]
+    return collect(make(expert, transitions=150, seed=SEED))
+
+
+def differs(one: Algorithm, other: Algorithm) -> bool:
+    """Whether every weight matrix is another."""
+    ours, theirs = named_arrays(one), named_arrays(other)
+    names = [name for name in ours if "model" in name and "weight" in name]
+    assert len(names) == 6  # of actor and critic
+    return all((ours[name] != theirs[name]).mean() > 0.9 for name in names)
+
+
+def first_weights_of_agent() -> Algorithm:
+    """What an agent with this seed starts from, by its own streams."""
+    keys = training.Keys.of(derive(SEED, Role.AGENT))
+    return training.create_compiled(AGENT, 4, 2, keys.creation)
+
+
+def rows_drawn(seed: int, step: int) -> list[int]:
+    """Rows of a batch of 100,000 that an update draws with the streams of a seed."""
+    key = jax.random.split(jax.random.fold_in(training.Keys.of(seed).updates, step))[0]
+    return jax.random.randint(key, (100,), 0, 100_000).tolist()
+
+
+@pytest.mark.parametrize("recipe", ["final-buffer", "concurrent", "imitation", "imperfect"])
+def test_a_learner_with_its_agents_seed_has_other_first_weights_and_minibatches(
+    recipe: str, agent: Run
+) -> None:
+    dataset = batch_of(recipe, agent)
+    assert differs(training.create(AGENT, dataset, seed=SEED), first_weights_of_agent())
+    concurrent = recipe == "concurrent"
+    steps = min(100, training.concurrent_updates(dataset)) if concurrent else 100
+    *_, offline = bcq.train(AGENT, dataset, steps=steps, seed=SEED, concurrent=concurrent)
+    *_, agents = bcq.train(
+        AGENT,
+        dataset,
+        steps=steps,
+        seed=SEED,
+        concurrent=concurrent,
+        start=(0, training.create(AGENT, dataset, seed=derive(SEED, Role.AGENT))),
+    )
+    assert differs(offline.learner, agents.learner)
+
+
+def test_minibatches_of_learner_and_agent_have_no_more_in_common_than_chance() -> None:
+    for step in (0, 1, 1_000):
+        ours, theirs = rows_drawn(SEED, step), rows_drawn(derive(SEED, Role.AGENT), step)
+        assert len(set(ours) & set(theirs)) <= 3  # 0.1 expected
+
+
+def test_an_agent_starts_from_its_own_streams(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Algorithm] = []
+
+    def stop(run: Run, step: int, learner: Algorithm, *_: Any) -> None:
+        started.append(learner)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(behaviour, "evaluate_into", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train_behaviour(tmp_path / "run", AGENT, BehaviourSchedule(env=NAME, steps=STEPS))
+    ours, theirs = named_arrays(started[0]), named_arrays(first_weights_of_agent())
+    assert all((ours[name] == theirs[name]).all() for name in ours)
+
+
+def test_episodes_of_agent_batch_and_evaluation_start_differently(
+    agent: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts = {}
+    for name, dataset in (
+        ("agent", behaviour_dataset(agent, "concurrent")),
+        ("batch", collect(random_batch(NAME, transitions=150, seed=SEED))),
+    ):
+        starts[name] = dataset.observations[dataset.episodes[:10, 0]]
+    seen: list[Any] = []
+    reset = short_task.ShortTask.reset
+
+    def noted(self: short_task.ShortTask, *, seed: int | None = None, options: None = None) -> Any:
+        seen.append(reset(self, seed=seed, options=options)[0])
+        return seen[-1], {}
+
+    monkeypatch.setattr(short_task.ShortTask, "reset", noted)
+    bcq.evaluate(agent.policy(), NAME, episodes=10, seed=SEED)
+    starts["evaluation"] = np.array(seen, np.float32)
+    together = np.concatenate(list(starts.values()))
+    assert len(np.unique(together, axis=0)) == len(together) == 30
+
+
+def test_roles_make_seeds_of_their_own_that_fit() -> None:
+    seeds = [derive(seed, role) for seed in range(200) for role in Role]
+    assert len(set(seeds)) == 200 * len(Role)
+    assert all(0 <= seed < 2**31 for seed in seeds)
+    assert derive(3, Role.AGENT) == derive(3, Role.AGENT)
+
+
+def test_the_numbers_of_the_roles_stay() -> None:
+    """Results would change with them."""
+    assert [(role.name, int(role)) for role in Role] == [
+        ("AGENT", 1),
+        ("BATCH", 2),
+        ("EVALUATION", 3),
+        ("VALUES", 4),
+        ("CHOICE", 5),
+    ]
+    made = [derive(0, role) for role in Role]
+    assert made == [336614359, 1620722436, 1842996703, 608273276, 1039430863]
+    assert [reset_seed(0, 1), reset_seed(5, 7)] == [1982462498, 1262370631]
+    assert exploration(5, 7).random() != np.random.default_rng(reset_seed(5, 7)).random()
