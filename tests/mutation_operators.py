@@ -56,7 +56,11 @@ ALIKE = {
 }
 # Arguments for the eye.
 SAID = {"desc", "label", "says", "title", "unit", "xlabel", "ylabel"}
-LOOKS = {"alpha", "capsize", "dpi", "figsize", "fontsize", "frameon", "loc", "ls", "lw", "ms"}
+LOOKS = {
+    *("alpha", "capsize", "cmap", "dpi", "figsize", "fmt", "fontsize", "frameon", "ha"),
+    *("layout", "linestyle", "linewidth", "loc", "ls", "lw", "marker", "markersize", "ms", "ncols"),
+    *("labelsize", "shrink", "title_fontsize", "va"),
+}
 RETURNS = {"int": "{} + 1", "float": "{} + 1", "Array": "-{}"}
 EMPTY = {"list": "[]", "dict": "{}", "str": '""'}
 QUOTE = re.compile(r"[rbfuRBFU]*(\"{3}|'{3}|\"|')")

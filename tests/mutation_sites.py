@@ -12,7 +12,8 @@ from functools import cache
 from mutation_operators import LOOKS, OPERATORS, SAID, UNSEEN, statement
 from mutation_source import Edit, Function, Signature, Source, called, is_text
 
-SAYING = {"print", "set_title", "set_xlabel", "set_ylabel", "warn"}  # their strings are for people
+# Their strings are for people.
+SAYING = {"print", "set_title", "set_xlabel", "set_ylabel", "tqdm", "warn"}
 
 
 @dataclass(frozen=True)
