@@ -55,11 +55,12 @@ class Outcome:
     seconds: float
 
 
-@dataclass(frozen=True)
+@dataclass
 class Copy:
     """A copy of the project at a commit, to break."""
 
     folder: Path
+    process: "subprocess.Popen[bytes] | None" = None  # of the tests under way
 
     @property
     def package(self) -> Path:
@@ -110,7 +111,7 @@ class Copy:
         }
         start = time.monotonic()
         with output.open("w") as log:
-            process = subprocess.Popen(
+            process = self.process = subprocess.Popen(
                 command,
                 cwd=self.folder / "project",
                 env=environment,
@@ -124,15 +125,21 @@ class Copy:
         except subprocess.TimeoutExpired:
             code = -signal.SIGKILL
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # it, or what it left running
+            self.stop()
             process.wait()
+            self.process = None
         said = output.read_text(errors="replace")
         if code in (4, 5):  # the tests did not run
             raise RuntimeError(f"{' '.join(command)}\n{said[-3000:]}")
         names = re.findall(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
         failed = names[0] if names else f"exit {code}" if code else ""
         return Outcome(failed, time.monotonic() - start)
+
+    def stop(self) -> None:
+        """Ends the tests, or what they left running."""
+        if self.process:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
 
 
 def noting(file: str, text: str) -> str:
@@ -174,8 +181,11 @@ def in_turn(
         try:
             for future in tqdm(as_completed(futures), what, len(futures)):
                 yield futures[future], future.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for copy in copies:
+                copy.stop()
+            raise
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
