@@ -4,7 +4,7 @@ BIN = .venv/bin
 READY = .venv/ready
 PEERS = .venv-bench
 
-.PHONY: run test check mutants bench format clean
+.PHONY: run test check mutants regression-mutants bench format clean
 
 run: $(READY)
 	$(BIN)/bcq demo hopper
@@ -18,7 +18,15 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/pytest
 
+# The share of N random faults that the tests notice; stopped, it goes on where it was.
+SEED = 1
+N = 150
+COMMIT = HEAD
 mutants: $(READY)
+	$(BIN)/python tests/mutation_sample.py --seed $(SEED) --count $(N) --commit $(COMMIT)
+
+# The faults that must be noticed, one by one.
+regression-mutants: $(READY)
 	$(BIN)/python tests/mutants.py
 
 # Against other software, in an environment of its own; on idle cores, about an hour.

@@ -1,4 +1,4 @@
-"""Breaks one line at a time, in a copy, and requires that a test fails: `make mutants`.
+"""Breaks one line at a time, in a copy, and requires that a test fails: `make regression-mutants`.
 
 Each mutant is (file, old line, new line, tests that must notice). The first part of the list holds
 the defects that published ports of BCQ have shipped.

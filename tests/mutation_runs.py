@@ -1,0 +1,300 @@
+"""Which tests exercise a mutant, and whether one of them fails.
+
+Line coverage misleads under compilation, where only the first trace is seen. So every test file is
+run once on its own, with each function of the package made to note that it was called, in
+subprocesses too; a mutant meets the files that called the function it is in.
+"""
+
+import ast
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Queue
+from typing import Any, TypeVar
+
+from tqdm import tqdm
+
+from mutation_sites import Mutation
+from mutation_source import Function, Source, is_text
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = "src/bcq"
+COPIES = 2
+HANGS = 120  # seconds beyond four times the usual: a test kept from ending has noticed the mutant
+UNKNOWN = 900.0  # seconds: no test file takes longer, on a busy machine
+NOTES = """
+from pathlib import Path
+seen = set()
+def note(function):
+    if function not in seen:
+        seen.add(function)
+        with Path(__file__).with_name("notes.txt").open("a") as file:
+            file.write(function + "\\n")
+"""
+Job = TypeVar("Job")
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of tests."""
+
+    failed: str  # the test that did, or what else went wrong; nothing if all passed
+    seconds: float
+
+
+@dataclass
+class Copy:
+    """A copy of the project at a commit, to break."""
+
+    folder: Path
+    process: "subprocess.Popen[bytes] | None" = None  # of the tests under way
+
+    @property
+    def package(self) -> Path:
+        return self.folder / "project" / PACKAGE
+
+    @property
+    def home(self) -> Path:
+        """Where compiled code is kept."""
+        return self.folder / "home"
+
+    def unpack(self, commit: str) -> None:
+        shutil.rmtree(self.folder / "project", ignore_errors=True)
+        archive = subprocess.run(
+            ["git", "-C", ROOT, "archive", commit], capture_output=True, check=True
+        )
+        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+            files.extractall(self.folder / "project", filter="data")
+
+    def warm_up(self, warm: Path) -> None:
+        """Forgets what was compiled, but for what `warm` holds."""
+        shutil.rmtree(self.home, ignore_errors=True)
+        shutil.copytree(warm, self.home)
+
+    def test(self, files: Mapping[str, float]) -> Outcome:
+        """Runs test files in turn, in one process, up to the first failure.
+
+        With each goes how many seconds it usually takes.
+        """
+        shutil.rmtree(self.folder / "project" / ".hypothesis", ignore_errors=True)
+        temporary, output = self.folder / "temporary", self.folder / "output.txt"
+        temporary.mkdir(exist_ok=True)
+        command = [
+            *(sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider"),
+            *("--hypothesis-seed=0", f"--basetemp={temporary / 'pytest'}"),
+            *("-o", f"faulthandler_timeout={HANGS + 4 * max(files.values())}"),
+            *("-o", "faulthandler_exit_on_timeout=true"),
+            *(f"tests/{file}" for file in files),
+        ]
+        environment = os.environ | {
+            "PYTHONPATH": str(self.package.parent),
+            "PYTHONDONTWRITEBYTECODE": "1",  # two mutants of one second and size look alike
+            "HOME": str(self.home),
+            "XDG_CACHE_HOME": str(self.home),
+            "TMPDIR": str(temporary),
+            "JAX_COMPILATION_CACHE_DIR": str(self.home / "bcq" / "compiled"),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        }
+        start = time.monotonic()
+        with output.open("w") as log:
+            process = self.process = subprocess.Popen(
+                command,
+                cwd=self.folder / "project",
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        try:
+            code = process.wait(HANGS + 4 * sum(files.values()))
+        except subprocess.TimeoutExpired:
+            code = -signal.SIGKILL
+        finally:
+            self.stop()
+            process.wait()
+            self.process = None
+        said = output.read_text(errors="replace")
+        if code in (4, 5):  # the tests did not run
+            raise RuntimeError(f"{' '.join(command)}\n{said[-3000:]}")
+        names = re.findall(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
+        failed = names[0] if names else f"exit {code}" if code else ""
+        return Outcome(failed, time.monotonic() - start)
+
+    def stop(self) -> None:
+        """Ends the tests, or what they left running."""
+        if self.process:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+
+def noting(file: str, text: str) -> str:
+    """The same program, in which every function notes that it was called."""
+    source, edits = Source(text), []
+    for node in ast.walk(source.tree):
+        if isinstance(node, Function):
+            first = node.body[isinstance(node.body[0], ast.Expr) and is_text(node.body[0].value) :]
+            if first:
+                compound = hasattr(first[0], "body") or isinstance(first[0], ast.Match)
+                decorators: list[ast.expr] = getattr(first[0], "decorator_list", [])
+                line = decorators[0].lineno if decorators else first[0].lineno
+                start = source.lines[line - 1] + first[0].col_offset
+                after = "\n" + " " * first[0].col_offset if compound else "; "
+                edits.append((start, f'__import__("notes").note("{file}:{node.lineno}"){after}'))
+    changed = source.bytes
+    for start, note in sorted(edits, reverse=True):
+        changed = changed[:start] + note.encode() + changed[start:]
+    return changed.decode()
+
+
+def in_turn(
+    copies: list[Copy], jobs: Iterable[Job], do: Callable[[Copy, Job], Answer], what: str
+) -> Iterator[tuple[Job, Answer]]:
+    """Does every job in a copy that is free, as many at a time as there are copies."""
+    free: Queue[Copy] = Queue()
+    for copy in copies:
+        free.put(copy)
+
+    def in_a_copy(job: Job) -> Answer:
+        copy = free.get()
+        try:
+            return do(copy, job)
+        finally:
+            free.put(copy)
+
+    with ThreadPoolExecutor(len(copies)) as pool:
+        futures = {pool.submit(in_a_copy, job): job for job in jobs}
+        try:
+            for future in tqdm(as_completed(futures), what, len(futures)):
+                yield futures[future], future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for copy in copies:
+                copy.stop()
+            raise
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def append_line(path: Path, **values: Any) -> None:
+    with path.open("a") as file:
+        file.write(json.dumps(values) + "\n")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The test files: what each calls, imports, and how long it takes."""
+
+    called: Mapping[str, set[str]]  # by test file; functions as file:line
+    seconds: Mapping[str, float]
+    texts: Mapping[str, str]
+    package: Mapping[str, str]  # the text of the package's files
+
+    def against(self, mutation: Mutation) -> dict[str, float]:
+        """The test files that exercise it: those that name its module first, the quick first."""
+        module = module_of(mutation.file)
+        naming = {
+            test
+            for test, text in self.texts.items()
+            if module in imported(text) or test == f"test_{Path(mutation.file).stem}.py"
+        }
+        if mutation.function:
+            function = f"{mutation.file}:{mutation.function}"
+            chosen = {test for test, functions in self.called.items() if function in functions}
+        else:  # what stands outside functions is for those of the module and of its importers
+            users = {file for file, text in self.package.items() if module in imported(text)}
+            users.add(mutation.file)
+            chosen = naming | {
+                test
+                for test, functions in self.called.items()
+                if users & {function.split(":")[0] for function in functions}
+            }
+        order = sorted(chosen, key=lambda test: (test not in naming, self.seconds[test]))
+        return {test: self.seconds[test] for test in order}
+
+
+def module_of(file: str) -> str:
+    return f"bcq.{file}".removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+
+
+def imported(text: str) -> set[str]:
+    """Modules that a file imports, and whatever else it imports from a module."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def texts_in(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*.py"))
+    }
+
+
+def prepare(folder: Path, commit: str) -> tuple[list[Copy], Suite]:
+    """Copies of the project, and what is known of its tests; from `folder`, where it is there.
+
+    What the tests compile on the way is kept in `folder/warm`. It is found again by what it
+    computes, so a mutant's code is never taken from there.
+    """
+    copies = [Copy(folder / f"copy{i}") for i in range(COPIES)]
+    for copy in copies:
+        copy.unpack(commit)
+    package = texts_in(copies[0].package)
+    tests = texts_in(copies[0].folder / "project" / "tests")
+    tests = {file: text for file, text in tests.items() if file.startswith("test_")}
+    tests.pop("test_mutations.py", None)  # reads the package, but does not run it
+
+    def passing(copy: Copy, test: str) -> float:
+        outcome = copy.test({test: UNKNOWN})
+        if outcome.failed:
+            said = (copy.folder / "output.txt").read_text()[-3000:]
+            raise RuntimeError(f"fails without a mutant: {outcome.failed}\n{said}")
+        return outcome.seconds
+
+    def noted(copy: Copy, test: str) -> list[str]:
+        notes = copy.package.parent / "notes.txt"
+        notes.write_text("")
+        passing(copy, test)
+        return sorted(set(notes.read_text().split()))
+
+    def timed(copy: Copy, test: str) -> float:
+        copy.warm_up(folder / "warm")
+        return passing(copy, test)
+
+    called = {line["test"]: set(line["functions"]) for line in read_lines(folder / "called.jsonl")}
+    if tests.keys() - called.keys():
+        for copy in copies:
+            (copy.package.parent / "notes.py").write_text(NOTES)
+            for file, text in package.items():
+                (copy.package / file).write_text(noting(file, text))
+        for test, functions in in_turn(copies, tests.keys() - called.keys(), noted, "called"):
+            append_line(folder / "called.jsonl", test=test, functions=functions)
+            called[test] = set(functions)
+        for copy in copies:
+            copy.unpack(commit)
+            shutil.copytree(copy.home, folder / "warm", dirs_exist_ok=True)
+    seconds = {line["test"]: line["seconds"] for line in read_lines(folder / "seconds.jsonl")}
+    for test, took in in_turn(copies, tests.keys() - seconds.keys(), timed, "timed"):
+        append_line(folder / "seconds.jsonl", test=test, seconds=took)
+        seconds[test] = took
+    return copies, Suite(called, seconds, tests, package)
