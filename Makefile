@@ -7,7 +7,7 @@ PEERS = .venv-bench
 .PHONY: run test check mutants regression-mutants bench format clean
 
 run: $(READY)
-	$(BIN)/bcq demo hopper
+	$(BIN)/bcq demo cheetah
 
 test: $(READY)
 	$(BIN)/pytest

@@ -257,7 +257,7 @@ def test_an_incomplete_command_says_what_is_missing(refused_option: Refusal) -> 
     recipes = "{final-buffer, concurrent, imitation, imperfect, random}"
     assert recipes in refused_option("collect")
     assert "{train, list}" in refused_option("experts")
-    assert "{hopper, pendulum}" in refused_option("demo")
+    assert "{cheetah, pendulum}" in refused_option("demo")
     assert "--data" in refused_option("train", "bcq")
     assert "RUN" in refused_option("evaluate").upper()
     assert "fly" in refused_option("fly")
@@ -329,7 +329,7 @@ def test_a_reader_that_leaves_early_is_no_error(arguments: tuple[str, ...]) -> N
         (("experts", "train"), ["--env", "--seeds", "--keep", "--steps", "--out"]),
         (("inspect",), ["--picture", "--json", "--fix", "--columns", "--action-margin", "--env"]),
         (("convert",), ["--columns", "--action-low", "--action-high", "--action-margin", "--env"]),
-        (("demo",), ["hopper", "pendulum"]),
+        (("demo",), ["cheetah", "pendulum"]),
         (("theory",), ["--out", "--seed"]),
         (("reproduce",), ["--preset", "--env", "--out", "--dry-run", "--check"]),
         (("demo", "pendulum"), ["--out", "--steps", "--seed"]),

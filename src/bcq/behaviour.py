@@ -174,7 +174,8 @@ def continue_behaviour(
         log.sync()
         if last_step(run.directory / "episodes.jsonl") != agent.steps:
             evaluate_into(run, agent.steps, agent.learner, schedule, bar)
-        if run.checkpoint_step() != agent.steps:
+        pointer = run.pointer()
+        if pointer is None or pointer["step"] != agent.steps or pointer.get("passing"):
             run.save(agent.steps, agent.learner, keep=schedule.keep)
 
 

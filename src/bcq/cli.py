@@ -436,12 +436,12 @@ class Convert(Verb):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HopperDemo(Verb):
-    """BCQ, DDPG and BC learn to hop from imperfect demonstrations (Section 5)."""
+class CheetahDemo(Verb):
+    """BCQ, DDPG and BC learn to run from imperfect demonstrations (Section 5)."""
 
-    out: Path = Path("runs/demo-hopper")
+    out: Path = Path("runs/demo-cheetah")
     """where batch, runs and picture go; an interrupted demo continues there"""
-    steps: int = 11_000
+    steps: int = 6_000
     """updates to train each for"""
     seed: int = 0
     """seed of the batch and of training"""
@@ -451,7 +451,7 @@ class HopperDemo(Verb):
         """Collects, trains, evaluates, draws."""
         from bcq import demo  # noqa: PLC0415 - matplotlib takes half a second to import
 
-        demo.hopper(self.out, steps=self.steps, seed=self.seed)
+        demo.cheetah(self.out, steps=self.steps, seed=self.seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -537,7 +537,7 @@ def application() -> SubcommandApp:
     experts.command(name="train")(TrainExperts)
     experts.command(name="list")(ListExperts)
     demos = SubcommandApp()
-    demos.command(name="hopper")(HopperDemo)
+    demos.command(name="cheetah")(CheetahDemo)
     demos.command(name="pendulum")(PendulumDemo)
     app = SubcommandApp()
     app.command(train, name="train", help="Learn a policy from a fixed batch of transitions.")
