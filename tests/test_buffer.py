@@ -1,3 +1,4 @@
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,19 @@ def test_appended_rows_are_read_in_order(tmp_path: Path, kind: np.dtype[Any]) ->
         log.sync()
     assert log.read().tobytes() == rows.tobytes()
     assert log.read().dtype == kind
+
+
+def test_syncing_is_of_the_file_itself(
+    tmp_path: Path, kind: np.dtype[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(
+        os, "fsync", lambda number: synced.append(os.readlink(f"/proc/self/fd/{number}"))
+    )
+    log = RowFile(tmp_path / "rows.bin", kind)
+    log.append(some_rows(2, kind))
+    log.sync()
+    assert synced == [str(log.path)]
 
 
 @pytest.mark.parametrize("torn", [0, 1, 40])
