@@ -10,6 +10,7 @@ import pytest
 
 from bcq.experiments import judging
 from bcq.experiments.evidence import Evidence, NotEnoughError, Trial, roughness, value_error
+from bcq.experiments.extrapolation import early_error_of
 from bcq.experiments.judging import (
     FAILS,
     HOLDS,
@@ -441,10 +442,38 @@ def test_the_error_of_values_is_relative_and_on_both_sides() -> None:
         assert value_error(run) == pytest.approx(np.log10(error))
     negative = [{"step": 60_000, "estimate": -300.0, "truth": -100.0}]
     assert value_error(record("x", "bcq", 1, truths=negative)) == pytest.approx(np.log10(2))
-    first = record("x", "ddpg", 1, truths=truth(400.0)[:1] + truth(100.0)[1:])
-    assert value_error(first, first_from=2_000) == pytest.approx(np.log10(3))
     with pytest.raises(NotEnoughError, match="true values"):
         value_error(record("x", "ddpg", 1, truths=[]))
+
+
+def measured(*estimates: tuple[int, float]) -> list[Changes]:
+    return [{"step": step, "estimate": value, "truth": 100.0} for step, value in estimates]
+
+
+@pytest.mark.parametrize(
+    ("truths", "diverged", "error"),
+    [
+        (measured((2_000, 400.0), (20_000, 100.0), (30_000, 150.0)), None, 3.0),
+        (measured((1_900, 400.0), (20_000, 130.0), (30_000, 150.0)), None, 0.3),
+        (measured((10_000, 400.0)), 20_000, 1e6),
+        (measured((10_000, 110.0)), 20_001, 0.1),  # the early values were near
+        ([], 9_000, 1e6),
+        (measured((1_900, 400.0), (20_001, 150.0)), None, None),
+        ([], 30_000, None),
+    ],
+)
+def test_early_is_between_two_updates(
+    truths: list[Changes], diverged: int | None, error: float | None
+) -> None:
+    lost = None if diverged is None else {"step": diverged, "last_estimate": 1e9}
+    run = record("imitation", "ddpg", 1, truths=truths, divergence=lost)
+    measure = early_error_of("imitation", "ddpg", 2_000, 20_000)
+    if error is None:
+        with pytest.raises(NotEnoughError, match="true values of ddpg by update 20,000"):
+            measure(Evidence([run], None))
+    else:
+        (found,) = measure(Evidence([run], None)).values()
+        assert found == pytest.approx(np.log10(error))
 
 
 def test_a_trend_is_not_rough() -> None:
