@@ -138,14 +138,14 @@ def test_appended_rows_are_read_in_order(tmp_path: Path, kind: np.dtype[Any]) ->
 def test_syncing_is_of_the_file_itself(
     tmp_path: Path, kind: np.dtype[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    synced: list[str] = []
+    synced: list[Path] = []
     monkeypatch.setattr(
-        os, "fsync", lambda number: synced.append(os.readlink(f"/proc/self/fd/{number}"))
+        os, "fsync", lambda number: synced.append(Path(f"/proc/self/fd/{number}").readlink())
     )
     log = RowFile(tmp_path / "rows.bin", kind)
     log.append(some_rows(2, kind))
     log.sync()
-    assert synced == [str(log.path)]
+    assert synced == [log.path]
 
 
 @pytest.mark.parametrize("torn", [0, 1, 40])

@@ -472,7 +472,7 @@ def events_of(patch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     fsync, rename = os.fsync, Path.replace
 
     def synced(descriptor: int) -> None:
-        events.append(("synced", Path(os.readlink(f"/proc/self/fd/{descriptor}")).name))
+        events.append(("synced", Path(f"/proc/self/fd/{descriptor}").readlink().name))
         fsync(descriptor)
 
     def renamed(path: Path, target: Path) -> Path:
