@@ -111,6 +111,12 @@ def test_steps_become_rows_episode_after_episode_each_in_time(kind: np.dtype[Any
     assert np.flatnonzero(rows["truncated"]).tolist() == [4]
 
 
+def test_rows_of_long_episodes_stay_in_time(kind: np.dtype[Any]) -> None:
+    rows = as_rows([a_step([2, 0, 1], time) for time in range(200)], kind)
+    marks = [10 * episode + time + 0.25 for episode in range(3) for time in range(200)]
+    assert rows["rewards"].tolist() == marks
+
+
 def test_rows_become_a_batch(kind: np.dtype[Any], task: TaskSpec) -> None:
     rows = some_rows(30, kind)
     provenance = Provenance(short_task.NAME, "test", "nobody", 3, "0")

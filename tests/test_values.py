@@ -172,6 +172,16 @@ def test_rollouts_stop_after_a_thousand_steps(monkeypatch: pytest.MonkeyPatch) -
     np.testing.assert_allclose(truths, closed_form(dataset, rows, 5), atol=1e-4)
 
 
+def test_pairs_are_drawn_from_a_stream_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Role 4 of the seed 1: neither the evaluation's numbers nor the learner's."""
+    dataset = make_batch()
+    monkeypatch.setattr("bcq.values.HORIZON", 1)
+    values = measure_values(policy_for(dataset), dataset, NAME, discount=DISCOUNT, seed=1)
+    own = np.random.SeedSequence(1, spawn_key=(4,)).generate_state(1)[0] >> 1
+    drawn = np.random.default_rng(int(own)).choice(len(dataset), 100, replace=False)
+    assert values.rows.tolist() == sorted(drawn.tolist())
+
+
 def test_only_rows_of_the_window_are_drawn() -> None:
     dataset = make_batch()
     values = measure_values(policy_for(dataset), dataset, NAME, discount=DISCOUNT, window=12)
