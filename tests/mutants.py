@@ -1338,6 +1338,401 @@ MUTANTS = [
         "places = self.order",
         "test_tables.py",
     ),
+    # A run that ignores its seed, part by part.
+    Mutant(
+        TRAINING,
+        "create(config, dataset, seed=schedule.seed)",
+        "create(config, dataset, seed=0)",
+        "test_seeds.py",
+    ),
+    Mutant(
+        TRAINING,
+        "            seed=schedule.seed,\n            concurrent",
+        "            seed=0,\n            concurrent",
+        "test_seeds.py",
+    ),
+    Mutant(
+        TRAINING,
+        "seed=reset_seed(schedule.seed, step),\n        window",
+        "seed=reset_seed(0, step),\n        window",
+        "test_seeds.py",
+    ),
+    Mutant(
+        TRAINING,
+        "seed = reset_seed(schedule.seed, step)\n",
+        "seed = reset_seed(0, step)\n",
+        "test_seeds.py",
+    ),
+    Mutant(
+        TRAINING,
+        "jax.random.fold_in(keys.estimates, step)",
+        "jax.random.fold_in(jax.random.key(0), step)",
+        "test_seeds.py",
+    ),
+    Mutant(
+        TRAINING,
+        "batch, windows, keys.updates, step, stop",
+        "batch, windows, jax.random.key(0), step, stop",
+        "test_seeds.py",
+    ),
+    Mutant(
+        TRAINING,
+        "learner.update(minibatch, update_key)",
+        "learner.update(minibatch, jax.random.key(0))",
+        "test_seeds.py",
+    ),
+    # The meter of large batches, its ratio and its signs; true values, their spread and intervals.
+    Mutant("meter.py", "stride = -(-len(dataset) // REFERENCES)", "stride = 1", "test_meter.py"),
+    Mutant(
+        "meter.py",
+        "references = np.arange(0, len(dataset), stride)",
+        "references = np.arange(min(len(dataset), REFERENCES))",
+        "test_meter.py",
+    ),
+    Mutant(
+        "meter.py",
+        "jnp.asarray(references == row)",
+        "jnp.asarray(np.arange(len(references)) == row)",
+        "test_meter.py",
+    ),
+    Mutant(
+        "meter.py",
+        "return self.reconstruction / self.data_reconstruction",
+        "return 1.0",
+        "test_meter.py",
+    ),
+    Mutant(
+        "meter.py",
+        "reconstruction_error(vae, observations, logged[rows])",
+        "reconstruction_error(vae, observations, actions)",
+        "test_meter.py",
+    ),
+    Mutant(
+        "meter.py",
+        "reconstruction_error(vae, observations, logged[rows])",
+        "reconstruction_error(vae, observations, logged[: len(rows)])",
+        "test_meter.py",
+    ),
+    Mutant("meter.py", "(jnp.abs(residuals) > 0.95", "(residuals > 0.95", "test_meter.py"),
+    Mutant(
+        "meter.py", "jnp.abs(means) > vae.latent_clip", "means > vae.latent_clip", "test_meter.py"
+    ),
+    Mutant("values.py", "seed=seed, step=time, rows", "seed=seed, step=0, rows", "test_values.py"),
+    Mutant("values.py", "seed=seed, step=time, rows", "seed=0, step=time, rows", "test_values.py"),
+    Mutant("values.py", "rows=pairs, capacity=len(rows)", "capacity=len(rows)", "test_values.py"),
+    Mutant("values.py", "float(self.truths.std())", "float(self.limited.std())", "test_values.py"),
+    Mutant(
+        "values.py", "float(self.truths.std())", "float(self.estimates.std())", "test_values.py"
+    ),
+    Mutant("values.py", "[2.5, 97.5]", "[10, 90]", "test_values.py"),
+    Mutant(
+        "values.py",
+        "self.estimates[rows], self.truths[rows]",
+        "self.estimates[rows], self.truths",
+        "test_values.py",
+    ),
+    Mutant(
+        "values.py",
+        "seed = derive(seed, Role.VALUES)",
+        "seed = derive(seed, Role.EVALUATION)",
+        "test_values.py",
+    ),
+    # Rates that are no setting, and Adam's constants.
+    Mutant(
+        LEARNING,
+        "        return optax.adam(learning_rate)",
+        "        return optax.adam(1e-3)",
+        SHARED,
+    ),
+    Mutant(
+        LEARNING,
+        "optax.add_decayed_weights(l2), optax.adam(learning_rate)",
+        "optax.add_decayed_weights(l2), optax.adam(1e-3)",
+        SHARED,
+    ),
+    Mutant(
+        LEARNING,
+        "        return optax.adam(learning_rate)",
+        "        return optax.adam(learning_rate, eps=1e-6)",
+        SHARED,
+    ),
+    Mutant(
+        LEARNING,
+        "        return optax.adam(learning_rate)",
+        "        return optax.adam(learning_rate, b1=0.5)",
+        SHARED,
+    ),
+    Mutant(
+        LEARNING,
+        "        return optax.adam(learning_rate)",
+        "        return optax.adam(learning_rate, b2=0.99)",
+        SHARED,
+    ),
+    Mutant(BCQ, "vae, adam(self.learning_rate, self.vae_l2)", "vae, adam(1e-3, self.vae_l2)", LOOP),
+    Mutant(BCQ, "critics, adam(self.learning_rate)", "critics, adam(1e-3)", LOOP),
+    Mutant(BCQ, "perturbation, adam(self.learning_rate)", "perturbation, adam(1e-3)", LOOP),
+    Mutant(DDPG, "adam(self.actor_learning_rate)", "adam(1e-3)", LOOP),
+    Mutant(
+        DDPG, "adam(self.critic_learning_rate, self.critic_l2)", "adam(1e-3, self.critic_l2)", LOOP
+    ),
+    Mutant(DQN, "adam(self.learning_rate)", "adam(1e-3)", LOOP),
+    Mutant(BC, "adam(self.learning_rate)", "adam(1e-3)", LOOP),
+    Mutant(VAE_BC, "adam(self.learning_rate, self.vae_l2)", "adam(1e-3, self.vae_l2)", LOOP),
+    Mutant(ENSEMBLE, "actor, adam(self.learning_rate)", "actor, adam(1e-3)", LOOP),
+    Mutant(ENSEMBLE, "critics, adam(self.learning_rate)", "critics, adam(1e-3)", LOOP),
+    Mutant(
+        BCQ, "vae, adam(self.learning_rate, self.vae_l2)", "vae, adam(self.learning_rate)", LOOP
+    ),
+    # Tables in parts, a column with two roles; episodes that are no copies.
+    Mutant(
+        "formats/tables.py",
+        "low = np.fmin(low, np.fmin.reduce(values, axis=1))",
+        "low = np.fmin.reduce(values, axis=1)",
+        "test_tables.py",
+    ),
+    Mutant(
+        "formats/tables.py",
+        "high = np.fmax(high, np.fmax.reduce(values, axis=1))",
+        "high = np.fmax.reduce(values, axis=1)",
+        "test_tables.py",
+    ),
+    Mutant(
+        "formats/tables.py",
+        'ahead > stop and bool(columns.arrays["terminated"][-1])',
+        "ahead > stop",
+        "test_tables.py",
+    ),
+    Mutant(
+        "formats/tables.py",
+        'arrays["truncated"][self.cuts[start:stop]] = 1',
+        'arrays["truncated"][self.cuts[: stop - start]] = 1',
+        "test_tables.py",
+    ),
+    Mutant(
+        "formats/tables.py",
+        "else log.order[start:ahead]",
+        "else np.arange(start, ahead)",
+        "test_tables.py",
+    ),
+    Mutant("formats/mapping.py", "if len(taken) < len(given):", "if False:", "test_tables.py"),
+    Mutant(
+        "formats/mapping.py",
+        "free = [name for name in present if name not in taken]",
+        "free = present",
+        "test_tables.py",
+    ),
+    Mutant(
+        DOCTOR,
+        "[batch.observations, batch.actions, batch.rewards[:, None]]",
+        "[batch.observations, batch.actions]",
+        "test_doctor.py",
+    ),
+    Mutant("buffer.py", 'kind="stable"', 'kind="quicksort"', "test_buffer.py"),
+    # What reaches the disk, and when.
+    Mutant(
+        "files.py",
+        "            os.fsync(file.fileno())\n        temporary",
+        "            pass\n        temporary",
+        "test_runs.py",
+    ),
+    Mutant("files.py", "        sync_directory(path.parent)\n", "", "test_runs.py"),
+    Mutant("files.py", "        os.fsync(descriptor)\n", "        pass\n", "test_runs.py"),
+    Mutant(
+        "runs.py",
+        "                    os.fsync(file.fileno())\n",
+        "                    pass\n",
+        "test_runs.py",
+    ),
+    Mutant(
+        "runs.py",
+        "write_text(self.directory / log, as_lines(rows))",
+        "(self.directory / log).write_text(as_lines(rows))",
+        "test_runs.py",
+    ),
+    Mutant(
+        "buffer.py", "            os.fsync(file.fileno())", "            pass", "test_buffer.py"
+    ),
+    Mutant("collection.py", "                log.sync()\n", "", "test_collection.py"),
+    Mutant(
+        "behaviour.py",
+        "                log.sync()\n                run.save",
+        "                run.save",
+        "test_behaviour.py",
+    ),
+    Mutant(
+        "behaviour.py", "        log.sync()\n        if run", "        if run", "test_behaviour.py"
+    ),
+    # Figures: half a standard deviation, and the truth as the truth.
+    Mutant(
+        "plots.py",
+        "means - spreads / 2, means + spreads / 2",
+        "means - spreads, means + spreads",
+        "test_plots.py",
+    ),
+    Mutant(
+        "plots.py",
+        "truths = np.array([values.truths.mean()",
+        "truths = np.array([values.estimates.mean()",
+        "test_plots.py",
+    ),
+    Mutant("plots.py", "        spreads / 2,\n", "        spreads,\n", "test_plots.py"),
+    Mutant(
+        "plots.py",
+        "believed = [values.estimates.mean()",
+        "believed = [values.truths.mean()",
+        "test_plots.py",
+    ),
+    Mutant(
+        "plots.py",
+        'values.truths, values.estimates, "."',
+        'values.estimates, values.truths, "."',
+        "test_plots.py",
+    ),
+    Mutant(
+        "experiments/figures.py",
+        '(r["step"], r["truth"]) for r in one.truths',
+        '(r["step"], r["estimate"]) for r in one.truths',
+        "test_figures.py",
+    ),
+    Mutant(
+        "experiments/figures.py",
+        "mean = truths.mean(axis=0)",
+        "mean = truths[0]",
+        "test_figures.py",
+    ),
+    Mutant(
+        "experiments/figures.py",
+        'truth_of=["bcq", "ddpg"])',
+        'truth_of=["bcq"])',
+        "test_figures.py",
+    ),
+    Mutant("experiments/figures.py", "truth_of=labels)", "truth_of=[])", "test_figures.py"),
+    Mutant(
+        "experiments/figures.py",
+        'means = [one.batch["expert_return"] for one',
+        'means = [one.batch["mean_return"] for one',
+        "test_figures.py",
+    ),
+    Mutant(
+        "experiments/figures.py",
+        '            and one.settings.get("max_perturbation", 0.05) == 0.05\n',
+        "",
+        "test_figures.py",
+    ),
+    Mutant("experiments/figures.py", "            and one.task == task\n", "", "test_figures.py"),
+    Mutant(
+        "experiments/figures.py",
+        '[one for one in mine if one.settings["max_perturbation"] == phi]',
+        "mine",
+        "test_figures.py",
+    ),
+    Mutant(
+        "experiments/figures.py",
+        "here = [one for one in mine if one.env == env]",
+        "here = mine",
+        "test_figures.py",
+    ),
+    Mutant(
+        "experiments/perturbation.py",
+        "one.final, of.batch_return(one)",
+        "one.best, of.batch_return(one)",
+        "test_claims.py",
+    ),
+    Mutant(
+        "experiments/uncertainty.py",
+        "of_ensemble(which, of.settled_error)",
+        "of_ensemble(which, of.value_error)",
+        "test_claims.py",
+    ),
+    # Claims: finals that are bests, early without a limit, groups that run together.
+    Mutant(
+        "experiments/extrapolation.py",
+        'if first <= row["step"] <= last]',
+        'if first <= row["step"]]',
+        "test_claims.py",
+    ),
+    Mutant(
+        "experiments/extrapolation.py", 'and one.divergence["step"] <= last', "", "test_claims.py"
+    ),
+    Mutant(
+        "experiments/extrapolation.py",
+        'of.share(a.final, b.final, "the agent")',
+        'of.share(a.best, b.best, "the agent")',
+        "test_claims.py",
+    ),
+    Mutant(
+        "experiments/extrapolation.py",
+        "return max(value for _, value in one.estimates)",
+        "return min(value for _, value in one.estimates)",
+        "test_claims.py",
+    ),
+    Mutant(
+        "experiments/evidence.py",
+        "one.final - other.final, abs",
+        "one.best - other.best, abs",
+        "test_claims.py",
+    ),
+    Mutant(
+        "experiments/evidence.py", "abs(batch_return(one))", "batch_return(one)", "test_claims.py"
+    ),
+    Mutant("experiments/evidence.py", "np.mean(np.abs(late))", "np.mean(late)", "test_claims.py"),
+    Mutant(
+        "experiments/evidence.py",
+        "both = sorted(one.keys() & other.keys())",
+        "both = sorted(one.keys())",
+        "test_claims.py",
+    ),
+    Mutant(
+        "experiments/evidence.py",
+        '            and one.settings.get("max_perturbation", PHI) == PHI\n',
+        "",
+        "test_claims.py",
+    ),
+    Mutant(
+        "experiments/evidence.py",
+        "return value_error(settled(one))",
+        "return value_error(one)",
+        "test_claims.py",
+    ),
+    Mutant(
+        "experiments/evidence.py",
+        "trial: roughness(settled(one))",
+        "trial: roughness(one)",
+        "test_claims.py",
+    ),
+    Mutant(
+        "experiments/results.py", "if step in steps[-LAST:]]", "if step in steps]", "test_claims.py"
+    ),
+    Mutant("experiments/results.py", "if 0 < step <= updates]", "if 0 < step]", "test_claims.py"),
+    Mutant("experiments/results.py", "STRONGLY = 1.5", "STRONGLY = 1.9", "test_claims.py"),
+    Mutant(
+        "experiments/perturbation.py", '"large" if phi >= 1 else None', '"large"', "test_claims.py"
+    ),
+    Mutant(
+        "experiments/judging.py",
+        "self.low > bar, self.high < bar",
+        "self.low >= bar, self.high <= bar",
+        "test_claims.py",
+    ),
+    Mutant(
+        "experiments/judging.py",
+        "for one in outcomes if env in",
+        "for one in outcomes[:1] if env in",
+        "test_claims.py",
+    ),
+    Mutant("experiments/table.py", "[2.5, 97.5]", "[10, 90]", "test_table.py"),
+    Mutant(
+        "experiments/table.py",
+        "random.integers(len(trials), size=len(trials))",
+        "range(len(trials))",
+        "test_table.py",
+    ),
+    Mutant(
+        "experiments/table.py",
+        "label = one.label if phi == 0.05 else",
+        "label = one.label if True else",
+        "test_table.py",
+    ),
 ]
 
 

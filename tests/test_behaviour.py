@@ -582,3 +582,21 @@ def test_an_unknown_environment_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="environment Nowhere-v0: "):
         train_behaviour(tmp_path / "run", CONFIG, replace(SCHEDULE, env="Nowhere-v0"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_are_on_the_disk_before_a_checkpoint_that_counts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    for owner, name in ((RowFile, "append"), (RowFile, "sync"), (Run, "save")):
+        original = getattr(owner, name)
+
+        def noted(*given: Any, name: str = name, original: Any = original, **options: Any) -> Any:
+            events.append(name)
+            return original(*given, **options)
+
+        monkeypatch.setattr(owner, name, noted)
+    train_behaviour(tmp_path / "run", CONFIG, replace(SCHEDULE, steps=STEPS))
+    saved = [place for place, event in enumerate(events) if event == "save"]
+    assert len(saved) >= 2
+    assert all(events[place - 1] == "sync" for place in saved)

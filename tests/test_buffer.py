@@ -1,3 +1,4 @@
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,12 @@ def test_steps_become_rows_episode_after_episode_each_in_time(kind: np.dtype[Any
     assert np.flatnonzero(rows["truncated"]).tolist() == [4]
 
 
+def test_rows_of_long_episodes_stay_in_time(kind: np.dtype[Any]) -> None:
+    rows = as_rows([a_step([2, 0, 1], time) for time in range(200)], kind)
+    marks = [10 * episode + time + 0.25 for episode in range(3) for time in range(200)]
+    assert rows["rewards"].tolist() == marks
+
+
 def test_rows_become_a_batch(kind: np.dtype[Any], task: TaskSpec) -> None:
     rows = some_rows(30, kind)
     provenance = Provenance(short_task.NAME, "test", "nobody", 3, "0")
@@ -132,6 +139,19 @@ def test_appended_rows_are_read_in_order(tmp_path: Path, kind: np.dtype[Any]) ->
         log.sync()
     assert log.read().tobytes() == rows.tobytes()
     assert log.read().dtype == kind
+
+
+def test_syncing_is_of_the_file_itself(
+    tmp_path: Path, kind: np.dtype[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(
+        os, "fsync", lambda number: synced.append(Path(f"/proc/self/fd/{number}").readlink())
+    )
+    log = RowFile(tmp_path / "rows.bin", kind)
+    log.append(some_rows(2, kind))
+    log.sync()
+    assert synced == [log.path]
 
 
 @pytest.mark.parametrize("torn", [0, 1, 40])

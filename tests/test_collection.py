@@ -17,6 +17,7 @@ import bcq
 import short_task
 from bcq import collection
 from bcq.behaviour import BehaviourSchedule
+from bcq.buffer import RowFile
 from bcq.collection import (
     WAVE,
     Demonstrator,
@@ -550,3 +551,21 @@ def test_the_comparison_sees_one_byte_more_and_one_file_more(
         file.write(b"0")
     (copy / "left").mkdir()
     assert differing(reference, copy) == ["batch.hdf5", "left"]
+
+
+def test_rows_are_on_the_disk_before_progress_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    for owner, name in ((RowFile, "append"), (RowFile, "sync"), (collection, "note_progress")):
+        original = getattr(owner, name)
+
+        def noted(*given: Any, name: str = name, original: Any = original) -> Any:
+            events.append(name)
+            return original(*given)
+
+        monkeypatch.setattr(owner, name, noted)
+    collect(random_batch(NAME, transitions=200), folder=tmp_path / "partial")
+    waves = len(events) // 3
+    assert waves > 1
+    assert events == ["append", "sync", "note_progress"] * waves

@@ -509,6 +509,19 @@ def test_copies_go_and_breaks_are_cut() -> None:
     assert worse_than_a_note(examine_dataset(mended)) == []
 
 
+@pytest.mark.parametrize("field", ["observations", "actions", "rewards"])
+def test_an_episode_that_differs_in_one_number_is_no_copy(field: str) -> None:
+    arrays = sound()
+    an_episode_twice(arrays)
+    arrays[field][ROWS + 30] *= 0.999
+    assert "duplicated-episode" not in findings(arrays)
+    mended = repair(columns(arrays)).arrays
+    for name in arrays:
+        np.testing.assert_array_equal(mended[name], arrays[name])
+    an_episode_twice(arrays)  # this one is, of the first
+    assert len(repair(columns(arrays)).arrays["rewards"]) == ROWS + 60
+
+
 def test_a_sound_batch_is_left_as_it_is() -> None:
     before = Dataset.from_columns(columns(sound()))
     assert Dataset.from_columns(repair(columns(sound()))).fingerprint == before.fingerprint

@@ -57,6 +57,21 @@ def test_l2_enters_the_gradient_before_adam_and_reaches_biases() -> None:
     np.testing.assert_allclose(stepped.model["bias"], [-2.9], rtol=1e-4)
 
 
+@pytest.mark.parametrize("l2", [0.0, 0.5])
+def test_steps_are_those_of_adam_with_the_usual_constants(l2: float) -> None:
+    """Gradients as small as epsilon, whose every constant then shows (Kingma and Ba)."""
+    rate, weight, first, second = 0.01, 1e-8, 0.0, 0.0
+    trainable = Trainable(jnp.float32(weight), adam(rate, l2))
+    for step, slope in enumerate([1e-8, 3e-8, -2e-8, 5e-8], 1):
+        trainable, _ = trainable.descend(lambda x, slope=slope: (slope * x, {}))
+        gradient = slope + l2 * weight
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.999 * second + 0.001 * gradient**2
+        mean, square = first / (1 - 0.9**step), second / (1 - 0.999**step)
+        weight -= rate * mean / (square**0.5 + 1e-8)
+        assert float(trainable.model) == pytest.approx(weight, rel=1e-4)
+
+
 def test_descend_reports_metrics_before_the_step() -> None:
     trainable = Trainable(jnp.array(3.0), adam(0.1))
     stepped, metrics = trainable.descend(lambda x: (x**2, {"loss": x**2}))

@@ -8,6 +8,7 @@ import pytest
 from jax import Array
 
 import bcq
+from bcq import meter as meters
 from bcq.dataset import ActionBounds, Columns, Dataset, Provenance
 from bcq.meter import Meter, compare, extrapolation_meter, nearest_rows
 from bcq.policy import Policy
@@ -84,6 +85,17 @@ def test_nearest_rows_leave_the_row_itself_out_and_agree_with_loops() -> None:
         assert set(found.tolist()) == set(np.argsort(distances)[:10].tolist())
 
 
+def test_a_large_batch_is_compared_with_every_second_row_of_it() -> None:
+    dataset = make_batch(rows=100_003)
+    rows = np.array([0, 4, 5, 99_999, 100_002])
+    scaled = dataset.observations / dataset.observations.std(axis=0)
+    for row, found in zip(rows.tolist(), nearest_rows(dataset, rows), strict=True):
+        distances = np.linalg.norm(scaled - scaled[row], axis=1)
+        distances[1::2] = np.inf  # 50,002 rows are left; every third alone would be fewer
+        distances[row] = np.inf
+        assert found.tolist() == np.argsort(distances)[:10].tolist()
+
+
 def test_distances_and_ranges_by_hand() -> None:
     near = np.array([[[0.0, 0.0], [1.0, 1.0]]], np.float32)
     distance, outside = compare(np.array([[1.0, 1.5]], np.float32), near)
@@ -100,6 +112,37 @@ def test_a_learner_with_a_vae_is_also_measured_by_it() -> None:
     assert meter.reconstruction is not None
     assert 0 < meter.reconstruction < 0.1
     assert meter.summary()["extrapolation_meter"] == meter.ratio
+
+
+def test_the_vae_measures_actions_of_policy_and_data_at_the_same_states(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dataset = make_batch(rows=60)
+    asked: list[int] = []
+
+    def noted(dataset: Dataset, rows: np.ndarray) -> np.ndarray:
+        asked.extend(rows.tolist())
+        return nearest_rows(dataset, rows)
+
+    monkeypatch.setattr(meters, "STATES", 25)
+    monkeypatch.setattr(meters, "nearest_rows", noted)
+    learner = bcq.VAEBCConfig(vae_hidden_sizes=(8, 8)).create(2, 2, jax.random.key(1))
+    policy = Policy(learner, dataset.task)
+    measured = extrapolation_meter(policy, dataset, seed=3)
+    assert len(set(asked)) == 25
+    observations = dataset.observations[asked]
+
+    def error(actions: np.ndarray) -> float:
+        means = learner.vae.model.encode(observations, actions)[0]
+        decoded = np.asarray(learner.vae.model.decode(observations, means), float)
+        return float(((decoded - actions) ** 2).sum() / (25 * 2))
+
+    ours, theirs = error(policy.act(observations, seed=3) / 10), error(dataset.actions[asked] / 10)
+    assert measured.reconstruction == pytest.approx(ours, rel=1e-4)
+    assert measured.data_reconstruction == pytest.approx(theirs, rel=1e-4)
+    assert measured.reconstruction_ratio == pytest.approx(ours / theirs, rel=1e-3)
+    assert abs(ours / theirs - 1) > 0.1
+    assert measured.summary()["reconstruction_ratio"] == measured.reconstruction_ratio
 
 
 def test_bcqs_own_signs_of_strain_by_hand() -> None:
@@ -123,9 +166,10 @@ def test_bcqs_own_signs_of_strain_by_hand() -> None:
     at_ease = with_last_layers([1.0, -1.0], [0.4, -0.4, 0, 0, 9, 9, 9, 9])  # J = 4, log sigmas
     assert at_ease.perturbations_near_limit == 0  # tanh 1 = 0.76
     assert at_ease.latents_beyond_clip == 0
-    strained = with_last_layers([1.0, -9.0], [0.6, -0.4, 0, 0, 9, 9, 9, 9])
-    assert strained.perturbations_near_limit == 0.5
-    assert strained.latents_beyond_clip == 0.25
+    for moved, mean in ((-9.0, 0.6), (9.0, -0.6)):
+        strained = with_last_layers([1.0, moved], [mean, -0.4, 0, 0, 9, 9, 9, 9])
+        assert strained.perturbations_near_limit == 0.5
+        assert strained.latents_beyond_clip == 0.25
     other = bcq.VAEBCConfig(vae_hidden_sizes=(8,)).create(2, 2, jax.random.key(0))
     assert (
         extrapolation_meter(Policy(other, dataset.task), dataset).perturbations_near_limit is None

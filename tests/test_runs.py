@@ -27,6 +27,7 @@ from bcq import runs, training
 from bcq.algorithms import ALGORITHMS
 from bcq.dataset import ActionBounds, Columns, Dataset, Provenance
 from bcq.errors import DivergenceError, InputError
+from bcq.files import write_text
 from bcq.learning import Algorithm, AlgorithmConfig, Metrics, Minibatch
 from bcq.runs import Run
 from bcq.training import Schedule, train_run
@@ -517,6 +518,79 @@ def test_a_failed_save_leaves_the_earlier_checkpoint(
     new = set(contents(run.directory)) - files
     assert new <= {"step-401.safetensors"}  # whole, but nothing points to it yet
     assert while_doing == "write_text" or not new
+
+
+def events_of(patch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Notes what is synced and what is renamed, in order, from here on."""
+    events: list[tuple[str, str]] = []
+    fsync, rename = os.fsync, Path.replace
+
+    def synced(descriptor: int) -> None:
+        events.append(("synced", Path(f"/proc/self/fd/{descriptor}").readlink().name))
+        fsync(descriptor)
+
+    def renamed(path: Path, target: Path) -> Path:
+        events.append(("renamed", target.name))
+        return rename(path, target)
+
+    patch.setattr(os, "fsync", synced)
+    patch.setattr(Path, "replace", renamed)
+    return events
+
+
+def test_a_file_is_on_the_disk_before_its_name_and_the_name_before_anything_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = events_of(monkeypatch)
+    write_text(tmp_path / "a.txt", "new")
+    temporary = f".a.txt.{os.getpid()}.tmp"
+    folder = tmp_path.name
+    assert events == [("synced", temporary), ("renamed", "a.txt"), ("synced", folder)]
+
+
+def test_what_a_checkpoint_builds_on_is_on_the_disk_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = trained(tmp_path / "run")
+    _, learner = loaded(run)
+    for log in runs.LOGS:
+        run.append(log, [{"step": 401}])
+    events = events_of(monkeypatch)
+    run.save(401, learner)
+    arrays, pointer = ("renamed", "step-401.safetensors"), ("renamed", "checkpoint.json")
+    before = events[: events.index(arrays)]
+    assert {("synced", log) for log in runs.LOGS} < set(before)
+    between = events[events.index(arrays) + 1 : events.index(pointer)]
+    assert ("synced", "run") in between  # the arrays' name, before what points to it
+    assert events[-1] == ("synced", "run")
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left"), KeyboardInterrupt()])
+def test_a_log_that_is_being_cut_back_is_the_old_one_or_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    run = Run.create(tmp_path / "run", {})
+    run.append("metrics.jsonl", [{"step": step} for step in (100, 200, 300)])
+    before = contents(run.directory)
+    real = os.fsync
+
+    def fail(descriptor: int) -> None:
+        real(descriptor)
+        raise error
+
+    def write_half(path: Path, text: str, **options: object) -> None:
+        with path.open("w") as file:
+            file.write(text[: len(text) // 2])
+        raise error
+
+    for owner, name, failing in ((os, "fsync", fail), (Path, "write_text", write_half)):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, failing)
+            with pytest.raises((InputError, KeyboardInterrupt)):
+                run.cut_back(200)
+        assert contents(run.directory) == before
+    run.cut_back(200)
+    assert run.read("metrics.jsonl") == [{"step": 100}, {"step": 200}]
 
 
 def test_a_failed_save_says_what_could_not_be_written(

@@ -1,23 +1,29 @@
 """Equal seeds, independent streams: agent, batch, learner, evaluation and values."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import Array
 
 import bcq
 import short_task
 from bcq import behaviour, training
+from bcq.algorithms import ALGORITHMS
 from bcq.behaviour import BehaviourSchedule, behaviour_dataset, train_behaviour
 from bcq.collection import collect, imitation, imperfect, random_batch
 from bcq.dataset import Dataset
 from bcq.experts import Expert
-from bcq.learning import Algorithm
-from bcq.runs import Run, named_arrays
+from bcq.learning import Algorithm, Metrics, Minibatch
+from bcq.runs import Run, named_arrays, returns_by_step
 from bcq.seeds import Role, derive, exploration, reset_seed
+from bcq.values import values_by_step
 from short_task import AGENT, NAME, STEPS
 
 SEED = 0
@@ -152,3 +158,95 @@ def test_the_numbers_of_the_roles_stay() -> None:
     assert made == [336614359, 1620722436, 1842996703, 608273276, 1039430863]
     assert [reset_seed(0, 1), reset_seed(5, 7)] == [1982462498, 1262370631]
     assert exploration(5, 7).random() != np.random.default_rng(reset_seed(5, 7)).random()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiaryConfig:
+    """A learner that writes down what it was given, and acts by the keys alone."""
+
+    discount: float = 0.9
+    batch_size: int = 8
+
+    def create(self, observation_size: int, action_size: int, key: Array) -> "Diary":
+        empty = jnp.zeros((training.ESTIMATE_EVERY, self.batch_size))
+        return Diary(jax.random.normal(key), jnp.int32(0), empty, empty[:, 0], self)
+
+
+class Diary(eqx.Module):
+    first_weight: Array
+    count: Array
+    rewards: Array  # (updates, batch): which rows were drawn
+    noise: Array  # (updates,)
+    config: DiaryConfig = eqx.field(static=True)
+
+    def update(self, batch: Minibatch, key: Array) -> tuple["Diary", Metrics]:
+        rewards = self.rewards.at[self.count].set(batch.rewards)
+        noise = self.noise.at[self.count].set(jax.random.normal(key))
+        made = Diary(self.first_weight, self.count + 1, rewards, noise, self.config)
+        return made, {"drawn": batch.rewards.mean()}
+
+    def act(self, observations: Array, keys: Array) -> Array:
+        del observations
+        return jax.vmap(lambda key: jax.random.uniform(key, (2,), minval=-1))(keys)
+
+    def value(self, observations: Array, actions: Array) -> Array:
+        return observations[:, 0] + actions[:, 0]
+
+
+@pytest.fixture(scope="module")
+def diaries(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Run]:
+    """Runs that differ in their seed alone."""
+    dataset = collect(random_batch(NAME, transitions=600, seed=SEED))
+    dataset = replace(dataset, rewards=np.arange(600, dtype=np.float32))
+    schedule = bcq.Schedule(
+        steps=training.ESTIMATE_EVERY,
+        env=NAME,
+        evaluate_every=training.ESTIMATE_EVERY,
+        evaluate_episodes=3,
+        true_value_every=training.ESTIMATE_EVERY,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(ALGORITHMS, "diary", DiaryConfig)
+        return {
+            seed: bcq.train_run(
+                tmp_path_factory.mktemp("diary") / str(seed),
+                DiaryConfig(),
+                replace(schedule, seed=seed),
+                dataset,
+            )
+            for seed in (0, 1, 2)
+        }
+
+
+def written(run: Run, what: str) -> Any:
+    """An entry of the diary that a run ended with."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(ALGORITHMS, "diary", DiaryConfig)
+        return named_arrays(run.policy().learner)[what].tolist()
+
+
+PARTS: dict[str, Callable[[Run], Any]] = {
+    "first weights": lambda run: written(run, "first_weight"),
+    "minibatches": lambda run: written(run, "rewards"),
+    "noise": lambda run: written(run, "noise"),
+    "first evaluation": lambda run: returns_by_step(run)[0],
+    "last evaluation": lambda run: returns_by_step(run)[training.ESTIMATE_EVERY],
+    "estimates": lambda run: run.read("metrics.jsonl")[-1]["value_estimate"],
+    "measured pairs": lambda run: values_by_step(run)[training.ESTIMATE_EVERY].rows.tolist(),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_part_of_a_run_depends_on_its_seed(part: str, diaries: dict[int, Run]) -> None:
+    zero, one, two = (PARTS[part](diaries[seed]) for seed in (0, 1, 2))
+    assert zero != one != two != zero
+
+
+def test_a_runs_minibatches_and_noise_are_those_of_its_seed(diaries: dict[int, Run]) -> None:
+    creation, updates, _ = jax.random.split(jax.random.key(2), 3)
+    rewards, noise = written(diaries[2], "rewards"), written(diaries[2], "noise")
+    assert written(diaries[2], "first_weight") == jax.random.normal(creation)
+    for step in (0, 1, 100, 2_499):
+        to_sample, to_update = jax.random.split(jax.random.fold_in(updates, step))
+        assert rewards[step] == jax.random.randint(to_sample, (8,), 0, 600).tolist()
+        assert noise[step] == jax.random.normal(to_update)

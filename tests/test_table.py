@@ -21,6 +21,21 @@ def test_the_interval_covers_both_kinds_of_spread() -> None:
     assert high == 1.0
 
 
+def test_the_interval_holds_the_middle_ninety_five_of_a_hundred() -> None:
+    """Many episodes: the interquartile mean of a normal sample is nearly normal itself."""
+    random = np.random.default_rng(0)
+    one = [random.normal(size=4_000)]
+    low, high = interval(one)
+    middle = np.sort(one[0])[1_000:3_000]
+    trimmed = np.clip(one[0], middle[0], middle[-1])  # its standard error is winsorised
+    half = 1.96 * np.std(trimmed) / (0.5 * 4_000**0.5)
+    assert (high - low) / 2 == pytest.approx(half, rel=0.1)
+    assert (high + low) / 2 == pytest.approx(middle.mean(), abs=half / 4)
+    apart = [np.full(50, float(level)) for level in range(20)]  # no spread within a trial
+    low, high = interval(apart)
+    assert high - low > 3
+
+
 def test_the_table_keeps_final_and_best_apart() -> None:
     runs = [
         replace(one, evaluations=[(0, [999.0]), (1, [10.0]), (2, [20.0]), (3, [30.0 * one.seed])])
@@ -31,6 +46,35 @@ def test_the_table_keeps_final_and_best_apart() -> None:
     assert len(rows) == 1
     assert rows[0].startswith("| Hopper-v5 | imperfect | 500 | bc | 60,000 | 3 | 16 (")
     assert rows[0].endswith(" | 20 | 999 |")
+
+
+def test_runs_of_another_phi_have_rows_of_their_own() -> None:
+    runs = [
+        one
+        for one in as_in_the_paper()
+        if (one.task, one.label, one.env) == ("imitation", "bcq", "Hopper-v5")
+    ]
+    rows = table(runs).splitlines()[2:]
+    assert [row.split(" | ")[3:6] for row in rows] == [
+        ["bcq", "60,000", "3"],
+        ["bcq, Phi 2", "60,000", "3"],
+    ]
+
+
+def test_averages_are_means_over_trials() -> None:
+    run = next(one for one in as_in_the_paper() if (one.task, one.label) == ("imitation", "ddpg"))
+    runs = [
+        replace(
+            run,
+            seed=seed,
+            batch={**(run.batch or {}), "mean_return": 100.0 * final},
+            evaluations=[(0, [5 * final]), (1, [final]), (2, [final]), (3, [final])],
+        )
+        for seed, final in enumerate((1.0, 2.0, 9.0))
+    ]
+    (row,) = table(runs).splitlines()[2:]
+    assert row.startswith("| Hopper-v5 | imitation | 400 | ddpg | 60,000 | 3 | 3 (")
+    assert row.endswith(" | 4 | 20 |")
 
 
 def test_runs_of_other_lengths_have_rows_of_their_own() -> None:

@@ -267,6 +267,16 @@ def test_columns_that_are_not_there_are_named(path: Path) -> None:
     assert "rewards: give one column" in refusal(path, columns={"rewards": ["reward", "step"]})
 
 
+def test_a_column_is_one_thing(path: Path) -> None:
+    write(path, table())
+    twice = refusal(path, columns={"rewards": ["reward"], "observations": ["obs_0", "reward"]})
+    assert "columns: reward is given twice; a column can be one thing" in twice
+    given = refusal(path, columns={"observations": ["obs_*", "action_*"]})
+    assert "actions: is missing" in given  # what was given as one thing is not found as another
+    dataset = bcq.load(path, columns={"observations": ["obs_0", "step"]})
+    assert dataset.observations[:, 1].tolist()[:6] == [0, 1, 2, 3, 4, 0]
+
+
 # Larger than memory
 
 
@@ -291,16 +301,84 @@ def test_parts_make_the_same_batch(
     assert len(again) == rows
 
 
+def awkward(seed: int) -> Table:
+    """Episodes of any length with rows missing, ends in the middle, time-outs anywhere."""
+    random = np.random.default_rng(seed)
+    lengths = random.integers(1, 12, 8)
+    steps = np.concatenate([np.arange(n) for n in lengths])
+    rows = len(steps)
+    log = {
+        "episode": np.repeat(np.arange(8), lengths),
+        "step": steps,
+        "obs_0": np.arange(rows) * 1.0,
+        "action_0": random.uniform(-1, 1, rows),
+        "reward": np.arange(rows) + 0.5,
+        "terminated": random.random(rows) < 0.15,
+        "timeout": random.random(rows) < 0.1,
+    }
+    kept = random.random(rows) > 0.1
+    return {name: values[kept] for name, values in log.items()}
+
+
+def transitions(log: Table) -> list[tuple[float, float, float, bool, bool]]:
+    """Observation, reward, next observation, terminated, truncated: row by row, by hand."""
+    rows, found = len(log["step"]), []
+
+    def goes_on(row: int) -> bool:
+        return (
+            row + 1 < rows
+            and log["episode"][row + 1] == log["episode"][row]
+            and log["step"][row + 1] == log["step"][row] + 1
+            and not log["timeout"][row]
+        )
+
+    for row in range(rows):
+        seen, earned = log["obs_0"][row], log["reward"][row]
+        if log["terminated"][row]:
+            found.append((seen, earned, seen, True, False))
+        elif goes_on(row):
+            lost = row + 2 < rows or log["timeout"][row + 1]  # the log's own end is no cut
+            cut = lost and not goes_on(row + 1) and not log["terminated"][row + 1]
+            found.append((seen, earned, log["obs_0"][row + 1], False, bool(cut)))
+    return found
+
+
+@pytest.mark.parametrize("window", [1, 2, 5])
+def test_parts_of_awkward_logs_hold_the_transitions_found_by_hand(
+    window: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "BATCH_ROWS", 3)
+    for seed in range(7):
+        log = awkward(seed)
+        order = np.random.default_rng(seed).permutation(len(log["step"]))
+        moved = {name: values[order] for name, values in log.items()} if seed % 2 else log
+        path = write(tmp_path / f"{seed}.parquet", moved, row_group_size=4)
+        monkeypatch.setattr(tables, "WINDOW_BYTES", 4 * len(log) * window)
+        convert(path, tmp_path / f"{seed}.hdf5", Hints())
+        for dataset in (bcq.load(tmp_path / f"{seed}.hdf5"), bcq.load(path)):
+            columns = (
+                dataset.observations[:, 0],
+                dataset.rewards,
+                dataset.next_observations[:, 0],
+                dataset.terminated,
+                dataset.truncated,
+            )
+            rows = zip(*(column.tolist() for column in columns), strict=True)
+            assert list(rows) == transitions(log), seed
+
+
 def test_faults_in_a_part_stop_the_conversion_and_leave_nothing(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = table()
     log["reward"][20] = np.inf
-    write(path, log)
+    backwards = {name: values[::-1] for name, values in log.items()}
     monkeypatch.setattr(tables, "WINDOW_BYTES", 4 * len(log) * 5)
-    with pytest.raises(InputError, match="rewards, row 20: is inf"):
-        convert(path, path.with_name("log.hdf5"), Hints())
-    assert list(path.parent.iterdir()) == [path]
+    for written, row in ((log, 20), (backwards, ROWS - 21)):
+        write(path, written)
+        with pytest.raises(InputError, match=f"rewards, row {row}: is inf"):
+            convert(path, path.with_name("log.hdf5"), Hints())
+        assert list(path.parent.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("rows", [0, 1])
@@ -316,10 +394,11 @@ def test_bounds_of_a_table_are_those_of_all_its_parts(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = table()
-    log["action_0"] = np.linspace(-10, 30, ROWS)
+    log["action_0"] = np.roll(np.linspace(-10, 30, ROWS), 5)  # neither end is in the last part
     log["action_1"] = np.full(ROWS, 7.0)
     write(path, log)
     monkeypatch.setattr(tables, "WINDOW_BYTES", 4 * len(log) * 5)
+    monkeypatch.setattr(tables, "BATCH_ROWS", 4)
     assert "--action-margin" in refusal(path)
     convert(path, path.with_name("log.hdf5"), Hints(action_margin=0.1))
     bounds = bcq.load(path.with_name("log.hdf5")).bounds

@@ -13,7 +13,7 @@ import pytest
 import bcq
 from bcq.algorithms import ALGORITHMS
 from bcq.dataset import ActionBounds, Columns, Dataset, Provenance
-from bcq.learning import Algorithm, AlgorithmConfig, Minibatch
+from bcq.learning import Algorithm, AlgorithmConfig, Minibatch, Trainable
 from bcq.policy import Policy
 from bcq.runs import named_arrays
 from bcq.training import Keys, create, on_device, sample, train, value_estimate
@@ -91,6 +91,55 @@ def test_golden(name: str) -> None:
     golden = json.loads(GOLDEN.read_text())[name]
     assert metrics == pytest.approx(golden["metrics"], rel=1e-4)
     assert sums == pytest.approx(golden["sums"], rel=1e-4)
+
+
+RATES: list[tuple[AlgorithmConfig, dict[str, tuple[float, float]]]] = [
+    (
+        bcq.BCQConfig(hidden_sizes=(4,), vae_hidden_sizes=(4,), learning_rate=0.03, vae_l2=0.2),
+        {"vae": (0.03, 0.2), "critics": (0.03, 0), "perturbation": (0.03, 0)},
+    ),
+    (
+        bcq.DDPGConfig(
+            hidden_sizes=(4,), actor_learning_rate=0.02, critic_learning_rate=0.05, critic_l2=0.3
+        ),
+        {"actor": (0.02, 0), "critic": (0.05, 0.3)},
+    ),
+    (bcq.DQNConfig(hidden_sizes=(4,), learning_rate=0.03), {"network": (0.03, 0)}),
+    (bcq.BCConfig(hidden_sizes=(4,), learning_rate=0.03), {"actor": (0.03, 0)}),
+    (
+        bcq.VAEBCConfig(vae_hidden_sizes=(4,), learning_rate=0.03, vae_l2=0.2),
+        {"vae": (0.03, 0.2)},
+    ),
+    (
+        bcq.EnsembleConfig(hidden_sizes=(4,), learning_rate=0.03),
+        {"actor": (0.03, 0), "critics": (0.03, 0)},
+    ),
+]
+
+
+@pytest.mark.parametrize(("config", "networks"), RATES)
+def test_every_network_learns_at_its_rate_and_with_its_l2(
+    config: AlgorithmConfig, networks: dict[str, tuple[float, float]]
+) -> None:
+    """Adam's first step is the rate along the gradient's sign, and none where L2 cancels it."""
+    learner = config.create(3, 2, jax.random.key(0))
+    trained = {name: one for name, one in vars(learner).items() if isinstance(one, Trainable)}
+    assert trained.keys() == networks.keys()
+    for name, (rate, l2) in networks.items():
+        model, moments, update = (
+            trained[name].model,
+            trained[name].moments,
+            trained[name].optimizer.update,
+        )
+        steep = update(jax.tree.map(lambda leaf: 0 * leaf + 9, model), moments, model)[0]
+        flat = update(jax.tree.map(lambda leaf, l2=l2: -l2 * leaf, model), moments, model)[0]
+        for down, still in zip(jax.tree.leaves(steep), jax.tree.leaves(flat), strict=True):
+            np.testing.assert_allclose(down, -rate, rtol=1e-5)
+            np.testing.assert_array_equal(still, 0)
+
+
+def test_every_algorithm_is_among_those_whose_rates_are_known() -> None:
+    assert {type(config) for config, _ in RATES} == set(ALGORITHMS.values())
 
 
 def test_defaults_are_the_papers() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import equinox as eqx
 import gymnasium
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -66,6 +67,14 @@ class Shrinking(eqx.Module):
 
     def value(self, observations: Array, actions: Array) -> Array:
         return 7.0 + 0 * (observations + actions)[:, 0]
+
+
+class Restless(eqx.Module):
+    """Goes anywhere, by its keys alone."""
+
+    def act(self, observations: Array, keys: Array) -> Array:
+        del observations
+        return jax.vmap(lambda key: jax.random.uniform(key, (1,), minval=-0.2, maxval=0.2))(keys)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -136,12 +145,41 @@ def test_the_truth_does_not_depend_on_which_rollouts_run_together() -> None:
     np.testing.assert_allclose(np.concatenate(alone), together[:5], atol=1e-5)
 
 
+def test_a_policy_draws_anew_at_each_step_of_each_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset, seed = make_batch(), 5
+    firsts = np.abs(dataset.observations + dataset.actions)[:, 0]
+    rows = np.array([np.argmax(firsts > CLIFF), 3, 50, 100])  # one ends at once: the others stay
+    monkeypatch.setattr("bcq.values.HORIZON", 5)
+    policy = Policy(Restless(), dataset.task)
+    truths, _ = true_values(policy, dataset, NAME, rows, DISCOUNT, seed)
+    for pair, row in enumerate(rows.tolist()):
+        position = float(dataset.observations[row, 0] + dataset.actions[row, 0])
+        expected = position
+        for time in range(1, 5):
+            key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), time), pair)
+            if abs(position) > CLIFF:
+                break
+            position += 2 * float(jax.random.uniform(key, (), minval=-0.2, maxval=0.2))
+            expected += DISCOUNT**time * position
+        assert truths[pair] == pytest.approx(expected, abs=1e-4)
+
+
 def test_rollouts_stop_after_a_thousand_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = make_batch()
     monkeypatch.setattr("bcq.values.HORIZON", 5)
     rows = np.arange(10)
     truths, _ = true_values(policy_for(dataset), dataset, NAME, rows, DISCOUNT, 0)
     np.testing.assert_allclose(truths, closed_form(dataset, rows, 5), atol=1e-4)
+
+
+def test_pairs_are_drawn_from_a_stream_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Role 4 of the seed 1: neither the evaluation's numbers nor the learner's."""
+    dataset = make_batch()
+    monkeypatch.setattr("bcq.values.HORIZON", 1)
+    values = measure_values(policy_for(dataset), dataset, NAME, discount=DISCOUNT, seed=1)
+    own = np.random.SeedSequence(1, spawn_key=(4,)).generate_state(1)[0] >> 1
+    drawn = np.random.default_rng(int(own)).choice(len(dataset), 100, replace=False)
+    assert values.rows.tolist() == sorted(drawn.tolist())
 
 
 def test_only_rows_of_the_window_are_drawn() -> None:
@@ -156,11 +194,23 @@ def test_summary_by_hand() -> None:
     assert figures["bias"] == pytest.approx(6.5)
     assert figures["ratio"] == pytest.approx(12 / 5.5)
     assert figures["rank_correlation"] == pytest.approx(1)
+    assert [figures["pairs"], figures["estimate"], figures["truth"]] == [10, 12, 5.5]
+    assert figures["truth_std"] == pytest.approx(8.25**0.5)
     assert figures["truth_to_time_limit"] == pytest.approx(2.75)
-    low, high = figures["bias_interval"]  # type: ignore[misc]
-    assert 4 < low < 6.5 < high < 9
     backwards = Values(np.arange(10), -truths, truths, truths).summary()
     assert backwards["rank_correlation"] == pytest.approx(-1)
+
+
+def test_intervals_hold_the_middle_ninety_five_of_a_hundred() -> None:
+    """The bootstrap of a mean is nearly normal: 1.96 standard errors to either side."""
+    random = np.random.default_rng(0)
+    truths = random.normal(50, 20, 200)
+    estimates = truths + random.normal(3, 2, 200)
+    figures = Values(np.arange(200), estimates, truths, truths).summary(seed=1)
+    half = 1.96 * np.std(estimates - truths) / 200**0.5
+    low, high = figures["bias_interval"]  # type: ignore[misc]
+    assert figures["bias"] - low == pytest.approx(half, rel=0.12)  # type: ignore[operator]
+    assert high - figures["bias"] == pytest.approx(half, rel=0.12)  # type: ignore[operator]
 
 
 def test_measures_that_do_not_exist_are_none_and_no_broken_json() -> None:

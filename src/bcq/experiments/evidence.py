@@ -116,18 +116,20 @@ def lead(experiment: ExperimentName, task: str, label: str, over: str) -> Measur
     )
 
 
-def value_error(one: Record, *, first_from: int | None = None) -> float:
-    """Logarithm (base 10) of |estimate - truth| / |truth| at the last measurement.
-
-    0 is an estimate that is off by the truth itself. `first_from` takes the first measurement at
-    or after an update instead.
-    """
+def value_error(one: Record) -> float:
+    """How far values are from the truth at the last measurement."""
     if one.divergence is not None:
         return float(np.log10(LARGEST_ERROR))
-    truths = [row for row in one.truths if row["step"] >= (first_from or 0)]
-    if not truths:
+    if not one.truths:
         raise NotEnoughError(f"true values of {one.label} on {one.task}")
-    row = truths[0] if first_from else truths[-1]
+    return error_at(one.truths[-1])
+
+
+def error_at(row: Row) -> float:
+    """Logarithm (base 10) of |estimate - truth| / |truth| at one measurement.
+
+    0 is an estimate that is off by the truth itself.
+    """
     error = abs(row["estimate"] - row["truth"]) / max(abs(row["truth"]), 1e-9)
     return float(np.log10(np.clip(error, SMALLEST_ERROR, LARGEST_ERROR)))
 

@@ -54,12 +54,12 @@ def early_error_of(task: str, label: str, first: int, last: int) -> Measure:
     """How far values are from the truth at the first measurement between two updates."""
 
     def at(one: Record) -> float:
-        before = [row for row in one.truths if row["step"] <= last]
         if one.divergence is not None and one.divergence["step"] <= last:
             return float(np.log10(of.LARGEST_ERROR))
-        if not before:
+        between = [row for row in one.truths if first <= row["step"] <= last]
+        if not between:
             raise NotEnoughError(f"true values of {label} by update {last:,}")
-        return of.value_error(one, first_from=first)
+        return of.error_at(between[0])
 
     return lambda evidence: {
         trial: at(one) for trial, one in evidence.runs("extrapolation", task, label).items()

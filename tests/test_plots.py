@@ -1,0 +1,132 @@
+"""Figures of runs: what is drawn is what was measured, by hand."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bcq.plots import BATCH_COLOUR, COLOURS, learning_curves, value_curve, value_scatter
+from bcq.runs import Run
+from bcq.values import Values
+
+Lines = dict[str, tuple[list[float], list[float]]]
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Axes]:
+    """The panel of each figure that is saved."""
+    panels: list[Axes] = []
+    save = Figure.savefig
+
+    def noted(figure: Figure, *place: Any, **options: Any) -> None:
+        panels.extend(figure.axes)
+        save(figure, *place, **options)
+
+    monkeypatch.setattr(Figure, "savefig", noted)
+    return panels
+
+
+def lines_of(axes: Axes) -> Lines:
+    """Across and up, by label."""
+    return {
+        str(line.get_label()): (
+            np.asarray(line.get_xdata()).tolist(),
+            np.asarray(line.get_ydata()).tolist(),
+        )
+        for line in axes.get_lines()
+    }
+
+
+def vertices(axes: Axes, which: int) -> list[list[float]]:
+    """Corners of a shaded area, or ends of error bars."""
+    return [
+        corner
+        for path in axes.collections[which].get_paths()
+        for corner in np.asarray(path.vertices).tolist()
+    ]
+
+
+def make_run(directory: Path, algorithm: str = "bcq", mean_return: float | None = 40.0) -> Run:
+    config = {
+        "algorithm": algorithm,
+        "settings": {"discount": 0.9, "target_rate": 0.5},
+        "schedule": {"env": "Task-v0", "steps": 200},
+        "dataset": {"mean_return": mean_return, "transitions": 1234},
+    }
+    run = Run.create(directory, config)
+    returns = {0: (1.0, 3.0), 100: (10.0, 30.0), 200: (50.0, 50.0)}
+    run.append(
+        "episodes.jsonl", [{"step": s, "return": r} for s, both in returns.items() for r in both]
+    )
+    run.append(
+        "metrics.jsonl",
+        [{"step": 100, "value_estimate": 7.0}, {"step": 150}, {"step": 200, "value_estimate": 9.0}],
+    )
+    pairs = {100: ((20.0, 2.0, 1.0), (40.0, 6.0, 1.0)), 200: ((60.0, 3.0, 1.0), (80.0, 7.0, 1.0))}
+    run.append(
+        "values.jsonl",
+        [
+            {"step": step, "row": 0, "estimate": estimate, "truth": truth, "limited": limited}
+            for step, both in pairs.items()
+            for estimate, truth, limited in both
+        ],
+    )
+    return run
+
+
+def test_learning_curves_are_means_with_half_a_standard_deviation(
+    tmp_path: Path, drawn: list[Axes]
+) -> None:
+    runs = [make_run(tmp_path / name, name) for name in ("bcq", "ddpg")]
+    learning_curves(runs, tmp_path / "curves.png")
+    lines = lines_of(drawn[0])
+    for name in ("BCQ", "DDPG"):
+        assert lines[name] == ([0, 100, 200], [2, 20, 50])
+    assert lines["average of the batch (40)"][1] == [40, 40]
+    for area in (0, 1):  # standard deviations of 1, 10 and 0
+        corners = vertices(drawn[0], area)
+        for corner in ([0, 1.5], [0, 2.5], [100, 15], [100, 25], [200, 50]):
+            assert corner in corners
+        heights = [height for _, height in corners]
+        assert [min(heights), max(heights)] == [1.5, 50]
+    colours = {str(line.get_label()): line.get_color() for line in drawn[0].get_lines()}
+    assert [colours["BCQ"], colours["DDPG"]] == [COLOURS["bcq"], COLOURS["ddpg"]]
+    assert (tmp_path / "curves.png").stat().st_size > 1_000
+
+
+def test_a_batch_without_complete_episodes_has_no_line(tmp_path: Path, drawn: list[Axes]) -> None:
+    learning_curves([make_run(tmp_path / "run", mean_return=None)], tmp_path / "curves.png")
+    assert list(lines_of(drawn[0])) == ["BCQ"]
+
+
+def test_value_curves_tell_estimate_from_truth(tmp_path: Path, drawn: list[Axes]) -> None:
+    value_curve(make_run(tmp_path / "run"), tmp_path / "values.png")
+    lines = lines_of(drawn[0])
+    assert lines["estimate, minibatches"] == ([100, 200], [7, 9])
+    assert lines["estimate, the measured pairs"] == ([100, 200], [30, 70])
+    container = drawn[0].containers[0]
+    assert container.get_label() == "truth, the same pairs (± half a std)"
+    truth = container.get_children()[0]
+    assert truth.get_color() == BATCH_COLOUR  # type: ignore[attr-defined]
+    assert truth.get_ydata().tolist() == [4, 5]  # type: ignore[attr-defined]
+    assert vertices(drawn[0], 0) == [[100, 3], [100, 5], [200, 4], [200, 6]]
+    times, risen = lines["risen so far"]
+    assert [times[0], times[-1]] == [0, 200]
+    assert risen[0] == 0
+    assert risen[20] == pytest.approx(5 * (1 - 0.9 ** (0.5 * 200 * 20 / 199)))
+
+
+def test_the_scatter_has_the_truth_across_and_the_estimate_up(
+    tmp_path: Path, drawn: list[Axes]
+) -> None:
+    values = Values(np.arange(3), np.array([5.0, 6, 7]), np.array([1.0, 2, 3]), np.zeros(3))
+    value_scatter(values, "a title", tmp_path / "scatter.png")
+    pairs, agreement = drawn[0].get_lines()
+    assert np.asarray(pairs.get_xdata()).tolist() == [1, 2, 3]
+    assert np.asarray(pairs.get_ydata()).tolist() == [5, 6, 7]
+    assert [drawn[0].get_xlabel(), drawn[0].get_ylabel()] == ["true value", "estimated value"]
+    assert agreement.get_slope() == 1  # type: ignore[attr-defined]
+    assert agreement.get_xy1() == (1, 1)  # type: ignore[attr-defined]
