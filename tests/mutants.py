@@ -905,8 +905,8 @@ MUTANTS = [
     ),
     Mutant(
         "behaviour.py",
-        "if agent.steps // schedule.evaluate_every > before // schedule.evaluate_every:",
-        "if agent.steps % schedule.evaluate_every == 0:",
+        "due = agent.steps // schedule.evaluate_every > before // schedule.evaluate_every",
+        "due = agent.steps % schedule.evaluate_every == 0",
         "test_behaviour.py",
     ),
     Mutant(
@@ -930,11 +930,9 @@ MUTANTS = [
     ),
     Mutant("behaviour.py", "if stop % ESTIMATE_EVERY == 0:", "if True:", "test_behaviour.py"),
     Mutant(
-        "behaviour.py",
-        "            if agent.steps > 0:",
-        "            if True:",
-        "test_behaviour.py",
+        "behaviour.py", ' or pointer.get("passing")', "", "test_interruption.py"
     ),
+    Mutant("runs.py", '[: -1 if before.get("passing") else None]', "", "test_runs.py"),
     Mutant("behaviour.py", "warm_up = 10_000 if", "warm_up = 1_000 if", "test_behaviour.py"),
     # The recipes.
     Mutant(
@@ -1193,8 +1191,8 @@ MUTANTS = [
     ),
     Mutant(
         "experiments/runner.py",
-        "            one.process.stop()\n",
-        "            pass\n",
+        "one: one.process.stop(), running",
+        "one: None, running",
         "test_runner.py",
     ),
     Mutant("experiments/worker.py", "    end_with(os.getppid())\n", "", "test_runner.py"),
@@ -1560,7 +1558,7 @@ MUTANTS = [
         "test_behaviour.py",
     ),
     Mutant(
-        "behaviour.py", "        log.sync()\n        if run", "        if run", "test_behaviour.py"
+        "behaviour.py", "        log.sync()\n        if last", "        if last", "test_behaviour.py"
     ),
     # Figures: half a standard deviation, and the truth as the truth.
     Mutant(
