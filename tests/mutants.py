@@ -1437,6 +1437,18 @@ MUTANTS = [
         "seed = derive(seed, Role.EVALUATION)",
         "test_values.py",
     ),
+    Mutant(
+        "values.py",
+        'for name in ("estimate", "truth", "limited")',
+        'for name in ("estimate", "limited", "truth")',
+        "test_values.py",
+    ),
+    Mutant(
+        "values.py",
+        "run.policy(), dataset, environment, discount=discount, seed=seed",
+        "run.policy(), dataset, environment, discount=discount",
+        "test_values.py",
+    ),
     # Rates that are no setting, and Adam's constants.
     Mutant(
         LEARNING,

@@ -133,9 +133,9 @@ def test_the_vae_measures_actions_of_policy_and_data_at_the_same_states(
     observations = dataset.observations[asked]
 
     def error(actions: np.ndarray) -> float:
-        means = learner.vae.model.encode(observations, actions)[0]
-        decoded = np.asarray(learner.vae.model.decode(observations, means), float)
-        return float(((decoded - actions) ** 2).sum() / (25 * 2))
+        seen, vae = jnp.asarray(observations), learner.vae.model
+        decoded = vae.decode(seen, vae.encode(seen, jnp.asarray(actions))[0])
+        return float(np.square(np.asarray(decoded) - actions).sum() / (25 * 2))
 
     ours, theirs = error(policy.act(observations, seed=3) / 10), error(dataset.actions[asked] / 10)
     assert measured.reconstruction == pytest.approx(ours, rel=1e-4)
