@@ -1449,6 +1449,18 @@ MUTANTS = [
         "run.policy(), dataset, environment, discount=discount",
         "test_values.py",
     ),
+    Mutant(
+        "meter.py",
+        "(actions < near.min(axis=1)) | (actions > near.max(axis=1))",
+        "(actions > near.max(axis=1))",
+        "test_meter.py",
+    ),
+    Mutant(
+        "meter.py",
+        "compare(logged[rows], near)",
+        "compare(logged[: len(rows)], near)",
+        "test_meter.py",
+    ),
     # Rates that are no setting, and Adam's constants.
     Mutant(
         LEARNING,
