@@ -1435,6 +1435,30 @@ MUTANTS = [
         "seed = derive(seed, Role.EVALUATION)",
         "test_values.py",
     ),
+    Mutant(
+        "values.py",
+        'for name in ("estimate", "truth", "limited")',
+        'for name in ("estimate", "limited", "truth")',
+        "test_values.py",
+    ),
+    Mutant(
+        "values.py",
+        "run.policy(), dataset, environment, discount=discount, seed=seed",
+        "run.policy(), dataset, environment, discount=discount",
+        "test_values.py",
+    ),
+    Mutant(
+        "meter.py",
+        "(actions < near.min(axis=1)) | (actions > near.max(axis=1))",
+        "(actions > near.max(axis=1))",
+        "test_meter.py",
+    ),
+    Mutant(
+        "meter.py",
+        "compare(logged[rows], near)",
+        "compare(logged[: len(rows)], near)",
+        "test_meter.py",
+    ),
     # Rates that are no setting, and Adam's constants.
     Mutant(
         LEARNING,

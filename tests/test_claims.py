@@ -412,6 +412,9 @@ def test_values_are_judged_only_once_they_have_had_time_to_rise() -> None:
 
     runs = changed("imitation", "bcq", short)
     assert verdict(runs, "exhibits a highly stable value function") == UNKNOWN
+    for label in ("bcq", "ddpg"):
+        runs = changed("random", label, short, "Pendulum-v1")
+        assert verdict(runs, "more stability in the value function") == UNKNOWN
     for size in (4, 10):
         runs = changed("imitation", f"ensemble of {size}", short)
         assert verdict(runs, "the value function is stabilized") == UNKNOWN

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from jax import Array
 
-from bcq.learning import Minibatch, Trainable, adam, bellman_target, soft_minimum, track
+from bcq.learning import Metrics, Minibatch, Trainable, adam, bellman_target, soft_minimum, track
 
 values = arrays(np.float32, (2, 5), elements=st.floats(-100, 100, width=32))
 
@@ -63,7 +64,11 @@ def test_steps_are_those_of_adam_with_the_usual_constants(l2: float) -> None:
     rate, weight, first, second = 0.01, 1e-8, 0.0, 0.0
     trainable = Trainable(jnp.float32(weight), adam(rate, l2))
     for step, slope in enumerate([1e-8, 3e-8, -2e-8, 5e-8], 1):
-        trainable, _ = trainable.descend(lambda x, slope=slope: (slope * x, {}))
+
+        def loss(x: Array, slope: float = slope) -> tuple[Array, Metrics]:
+            return slope * x, {}
+
+        trainable, _ = trainable.descend(loss)
         gradient = slope + l2 * weight
         first = 0.9 * first + 0.1 * gradient
         second = 0.999 * second + 0.001 * gradient**2

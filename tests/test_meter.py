@@ -101,6 +101,7 @@ def test_distances_and_ranges_by_hand() -> None:
     distance, outside = compare(np.array([[1.0, 1.5]], np.float32), near)
     assert distance == pytest.approx(0.5)
     assert outside == 0.5
+    assert compare(np.array([[-0.1, 0.5]], np.float32), near)[1] == 0.5
 
 
 def test_a_learner_with_a_vae_is_also_measured_by_it() -> None:
@@ -124,6 +125,7 @@ def test_the_vae_measures_actions_of_policy_and_data_at_the_same_states(
         asked.extend(rows.tolist())
         return nearest_rows(dataset, rows)
 
+    assert meters.STATES == 1_000
     monkeypatch.setattr(meters, "STATES", 25)
     monkeypatch.setattr(meters, "nearest_rows", noted)
     learner = bcq.VAEBCConfig(vae_hidden_sizes=(8, 8)).create(2, 2, jax.random.key(1))
@@ -131,11 +133,16 @@ def test_the_vae_measures_actions_of_policy_and_data_at_the_same_states(
     measured = extrapolation_meter(policy, dataset, seed=3)
     assert len(set(asked)) == 25
     observations = dataset.observations[asked]
+    nearest = [
+        min(np.linalg.norm(dataset.actions[row] - dataset.actions[other]) / 10 for other in others)
+        for row, others in zip(asked, nearest_rows(dataset, np.array(asked)), strict=True)
+    ]
+    assert measured.data_distance == pytest.approx(np.mean(nearest), rel=1e-4)
 
     def error(actions: np.ndarray) -> float:
-        means = learner.vae.model.encode(observations, actions)[0]
-        decoded = np.asarray(learner.vae.model.decode(observations, means), float)
-        return float(((decoded - actions) ** 2).sum() / (25 * 2))
+        seen, vae = jnp.asarray(observations), learner.vae.model
+        decoded = vae.decode(seen, vae.encode(seen, jnp.asarray(actions))[0])
+        return float(np.square(np.asarray(decoded) - actions).sum() / (25 * 2))
 
     ours, theirs = error(policy.act(observations, seed=3) / 10), error(dataset.actions[asked] / 10)
     assert measured.reconstruction == pytest.approx(ours, rel=1e-4)

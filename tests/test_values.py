@@ -25,7 +25,15 @@ from bcq.environments import (
     state_from_observation,
 )
 from bcq.policy import Policy
-from bcq.values import HORIZON, Values, average_ranks, measure_values, true_values, values_by_step
+from bcq.values import (
+    HORIZON,
+    Values,
+    average_ranks,
+    measure_run,
+    measure_values,
+    true_values,
+    values_by_step,
+)
 
 NAME, LIMIT, CLIFF = "Decay-v0", 30, 4.0
 SHRINK, DISCOUNT = 0.9, 0.99
@@ -201,6 +209,14 @@ def test_summary_by_hand() -> None:
     assert backwards["rank_correlation"] == pytest.approx(-1)
 
 
+def test_pairs_are_raw_and_come_back_as_they_were() -> None:
+    values = Values(np.array([4]), np.array([1.0]), np.array([2.0]), np.array([3.0]))
+    pair = {"row": 4, "estimate": 1.0, "truth": 2.0, "limited": 3.0}
+    assert list(values.pairs()) == [pair]
+    again = Values.from_pairs([pair])
+    assert [again.rows[0], again.estimates[0], again.truths[0], again.limited[0]] == [4, 1, 2, 3]
+
+
 def test_intervals_hold_the_middle_ninety_five_of_a_hundred() -> None:
     """The bootstrap of a mean is nearly normal: 1.96 standard errors to either side."""
     random = np.random.default_rng(0)
@@ -311,3 +327,11 @@ def test_measuring_during_training_changes_nothing_of_it_and_is_stored_raw(tmp_p
     assert len(rows) == 200
     assert rows[0].keys() == {"step", "row", "estimate", "truth", "limited"}
     assert Values.from_pairs(rows[100:]).truths.tolist() == last.truths.tolist()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bcq.values.HORIZON", 1)
+        rows = [measure_run(runs[0], dataset, NAME, seed=seed).rows.tolist() for seed in (0, 1)]
+    assert rows[0] != rows[1]
+    for seed in (0, 1):
+        path = runs[0].directory / f"values-at-200-seed{seed}.jsonl"
+        stored = [json.loads(line)["row"] for line in path.read_text().splitlines()]
+        assert stored == rows[seed]
