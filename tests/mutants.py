@@ -929,9 +929,7 @@ MUTANTS = [
         "test_behaviour.py",
     ),
     Mutant("behaviour.py", "if stop % ESTIMATE_EVERY == 0:", "if True:", "test_behaviour.py"),
-    Mutant(
-        "behaviour.py", ' or pointer.get("passing")', "", "test_interruption.py"
-    ),
+    Mutant("behaviour.py", ' or pointer.get("passing")', "", "test_interruption.py"),
     Mutant("runs.py", '[: -1 if before.get("passing") else None]', "", "test_runs.py"),
     Mutant("behaviour.py", "warm_up = 10_000 if", "warm_up = 1_000 if", "test_behaviour.py"),
     # The recipes.
@@ -1582,7 +1580,10 @@ MUTANTS = [
         "test_behaviour.py",
     ),
     Mutant(
-        "behaviour.py", "        log.sync()\n        if last", "        if last", "test_behaviour.py"
+        "behaviour.py",
+        "        log.sync()\n        if last",
+        "        if last",
+        "test_behaviour.py",
     ),
     # Figures: half a standard deviation, and the truth as the truth.
     Mutant(

@@ -352,7 +352,8 @@ def test_other_texts_are_no_seeds(text: str) -> None:
 
 
 def test_the_demo_says_where_it_has_no_expert(refusal: Refusal) -> None:
-    assert "0 experts of Hopper-v5 are bundled" in refusal("demo", "hopper", "--out", "here")
+    words = "0 experts of HalfCheetah-v5 are bundled"
+    assert words in refusal("demo", "cheetah", "--out", "here")
 
 
 # Inspecting

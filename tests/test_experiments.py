@@ -116,9 +116,11 @@ def test_a_fingerprint_stands_for_the_bundled_experts_weights_and_the_kind_of_nu
 def test_where_experts_are_fewer_than_trials_they_serve_in_turn(
     trial: int, expert: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for path in bundled("Hopper-v5")[:2]:
-        for file in (path, path.with_suffix(".json")):
-            (tmp_path / file.name).write_bytes(file.read_bytes())
+    path = bundled("Hopper-v5")[0]
+    for number in range(2):
+        for suffix in (".safetensors", ".json"):
+            content = path.with_suffix(suffix).read_bytes()
+            (tmp_path / f"Hopper-v5-{number}{suffix}").write_bytes(content)
     monkeypatch.setattr(experts, "BUNDLED", tmp_path)
     batch = PRESETS["standard"].batch(PLAN, trial)
     told = batch.bundled_expert()
