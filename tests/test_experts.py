@@ -161,7 +161,7 @@ def test_the_best_are_kept_and_all_are_disclosed(folder: Path, best: Path) -> No
 
 
 def test_the_best_are_carried_on_while_their_best_checkpoint_is_of_the_last_leg(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     improving = {0: 500, 1: 300, 2: 360}  # until when each is at its best at its end
 
@@ -169,8 +169,7 @@ def test_the_best_are_carried_on_while_their_best_checkpoint_is_of_the_last_leg(
         assert resume
         path.mkdir(parents=True, exist_ok=True)
         (path / "config.json").unlink(missing_ok=True)
-        parts = dict.fromkeys(("algorithm", "settings", "dataset", "task"))
-        return Run.create(path, {**parts, "schedule": asdict(schedule)})
+        return Run.create(path, {**run_of(folder, 0).config, "schedule": asdict(schedule)})
 
     def choose(run: Run) -> experts.Choice:
         seed, steps = run.config["schedule"]["seed"], run.config["schedule"]["steps"]

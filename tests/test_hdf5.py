@@ -345,14 +345,21 @@ def test_the_new_file_appears_whole(
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("place", ["file.txt/batch.hdf5", "nowhere/batch.hdf5", "folder.hdf5"])
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("file.txt/batch.hdf5", "cannot write {}: "),
+        ("nowhere/batch.hdf5", "cannot write {}: "),
+        ("folder.hdf5", "{}: is a folder; name a file"),
+    ],
+)
 def test_a_place_that_cannot_be_written_is_named(
-    place: str, pendulum: Dataset, tmp_path: Path
+    place: str, message: str, pendulum: Dataset, tmp_path: Path
 ) -> None:
     (tmp_path / "file.txt").write_text("mine")
     (tmp_path / "folder.hdf5").mkdir()
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(InputError, match=f"cannot write {tmp_path / place}: "):
+    with pytest.raises(InputError, match=message.format(tmp_path / place)):
         bcq.save(pendulum, tmp_path / place)
     assert sorted(tmp_path.rglob("*")) == before
 
