@@ -43,7 +43,7 @@ def cheetah(directory: Path, *, steps: int, seed: int) -> None:
         "ddpg": DDPGConfig(),
         "bc": BCConfig(),
     }
-    show(directory, recipe, configs, steps=steps, evaluate_every=1_000)
+    show(directory, recipe, configs, steps=steps, evaluate_every=2_000)
 
 
 def show(
