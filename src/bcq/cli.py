@@ -441,7 +441,7 @@ class CheetahDemo(Verb):
 
     out: Path = Path("runs/demo-cheetah")
     """where batch, runs and picture go; an interrupted demo continues there"""
-    steps: int = 12_000
+    steps: int = 15_000
     """updates to train each for"""
     seed: int = 0
     """seed of the batch and of training"""
