@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN = .venv/bin
 READY = .venv/ready
 PEERS = .venv-bench
+PARALLEL = --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 .PHONY: run test check mutants regression-mutants bench format clean
 
@@ -10,13 +11,13 @@ run: $(READY)
 	$(BIN)/bcq demo cheetah
 
 test: $(READY)
-	$(BIN)/pytest
+	$(BIN)/pytest $(PARALLEL)
 
 check: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest $(PARALLEL)
 
 # The share of N random faults that the tests notice; stopped, it goes on where it was.
 SEED = 1

@@ -6,6 +6,7 @@ subprocesses too; a mutant meets the files that called the function it is in.
 """
 
 import ast
+import hashlib
 import io
 import json
 import os
@@ -250,51 +251,55 @@ def texts_in(folder: Path) -> dict[str, str]:
     }
 
 
-def prepare(folder: Path, commit: str) -> tuple[list[Copy], Suite]:
-    """Copies of the project, and what is known of its tests; from `folder`, where it is there.
+def prepare(home: Path, commit: str) -> tuple[list[Copy], Suite]:
+    """Copies of the project, and what is known of its tests: from `home`, where it is there.
 
-    What the tests compile on the way is kept in `folder/warm`. It is found again by what it
+    What the tests compile on the way is kept in `home/warm`. It is found again by what it
     computes, so a mutant's code is never taken from there.
     """
-    copies = [Copy(folder / f"copy{i}") for i in range(COPIES)]
+    copies = [Copy(home / commit / f"copy{i}") for i in range(COPIES)]
     for copy in copies:
         copy.unpack(commit)
     package = texts_in(copies[0].package)
-    tests = texts_in(copies[0].folder / "project" / "tests")
-    tests = {file: text for file, text in tests.items() if file.startswith("test_")}
+    files = texts_in(copies[0].folder / "project" / "tests")
+    tests = {file: text for file, text in files.items() if file.startswith("test_")}
     tests.pop("test_mutations.py", None)  # reads the package, but does not run it
+    marks = {test: mark(test, files, package) for test in tests}
 
-    def passing(copy: Copy, test: str) -> float:
+    def noted(copy: Copy, test: str) -> tuple[list[str], float]:
+        notes = copy.package.parent / "notes.txt"
+        notes.write_text("")
         outcome = copy.test({test: UNKNOWN})
         if outcome.failed:
             said = (copy.folder / "output.txt").read_text()[-3000:]
             raise RuntimeError(f"fails without a mutant: {outcome.failed}\n{said}")
-        return outcome.seconds
+        return sorted(set(notes.read_text().split())), outcome.seconds
 
-    def noted(copy: Copy, test: str) -> list[str]:
-        notes = copy.package.parent / "notes.txt"
-        notes.write_text("")
-        passing(copy, test)
-        return sorted(set(notes.read_text().split()))
-
-    def timed(copy: Copy, test: str) -> float:
-        copy.warm_up(folder / "warm")
-        return passing(copy, test)
-
-    called = {line["test"]: set(line["functions"]) for line in read_lines(folder / "called.jsonl")}
-    if tests.keys() - called.keys():
+    known = {line["mark"]: line for line in read_lines(home / "called.jsonl")}
+    new = [test for test in tests if marks[test] not in known]
+    if new:
         for copy in copies:
             (copy.package.parent / "notes.py").write_text(NOTES)
             for file, text in package.items():
                 (copy.package / file).write_text(noting(file, text))
-        for test, functions in in_turn(copies, tests.keys() - called.keys(), noted, "called"):
-            append_line(folder / "called.jsonl", test=test, functions=functions)
-            called[test] = set(functions)
+            if (home / "warm").exists():
+                copy.warm_up(home / "warm")
+        for test, (functions, took) in in_turn(copies, new, noted, "called"):
+            line = {"mark": marks[test], "test": test, "seconds": took, "functions": functions}
+            append_line(home / "called.jsonl", **line)
+            known[marks[test]] = line
         for copy in copies:
             copy.unpack(commit)
-            shutil.copytree(copy.home, folder / "warm", dirs_exist_ok=True)
-    seconds = {line["test"]: line["seconds"] for line in read_lines(folder / "seconds.jsonl")}
-    for test, took in in_turn(copies, tests.keys() - seconds.keys(), timed, "timed"):
-        append_line(folder / "seconds.jsonl", test=test, seconds=took)
-        seconds[test] = took
+            shutil.copytree(copy.home, home / "warm", dirs_exist_ok=True)
+    lines = {test: known[marks[test]] for test in tests}
+    called = {test: set(line["functions"]) for test, line in lines.items()}
+    seconds = {test: line["seconds"] for test, line in lines.items()}
     return copies, Suite(called, seconds, tests, package)
+
+
+def mark(test: str, files: Mapping[str, str], package: Mapping[str, str]) -> str:
+    """Stands for all that a test file runs: itself, what it may import, and the package."""
+    others = {file for file in files if not file.startswith(("test_", "mutation_", "mutants"))}
+    others |= {file for name in imported(files[test]) if (file := f"{name}.py") in files}
+    texts = [files[file] for file in sorted({test, *others})] + [*package.values()]
+    return hashlib.sha256("\0".join([test, *texts]).encode()).hexdigest()[:16]

@@ -130,8 +130,9 @@ def main(seed: int = 1, count: int = 150, commit: str = "HEAD") -> None:
     commit = subprocess.run(
         ["git", "-C", ROOT, "rev-parse", commit], capture_output=True, text=True, check=True
     ).stdout.strip()
-    folder = ROOT / ".mutants" / commit
-    copies, suite = prepare(folder, commit)
+    home = ROOT / ".mutants"
+    copies, suite = prepare(home, commit)
+    folder = home / commit
     sample = draw(suite.package, seed, count)
     results = folder / "results.jsonl"
 
@@ -139,7 +140,7 @@ def main(seed: int = 1, count: int = 150, commit: str = "HEAD") -> None:
         tests = suite.against(mutation)
         if not tests:
             return "", 0.0
-        copy.warm_up(folder / "warm")
+        copy.warm_up(home / "warm")
         path, text = copy.package / mutation.file, suite.package[mutation.file]
         path.write_text(mutation.apply(text))
         try:

@@ -27,6 +27,7 @@ from bcq.progress import words
 from bcq.runs import locked
 
 POLL = 0.5  # seconds between two looks at what runs
+SAVING = 60.0  # seconds that a job may take to finish what it is at, evaluation included
 
 
 class Process(Protocol):
@@ -65,11 +66,11 @@ class LocalProcess:
         return self.process.poll()
 
     def stop(self) -> None:
-        """Asks it to save and stop, insists after ten seconds."""
+        """Asks it to save and stop, and insists after a while."""
         for order in (self.process.terminate, self.process.terminate, self.process.kill):
             order()
             with suppress(subprocess.TimeoutExpired):
-                self.process.wait(10)
+                self.process.wait(SAVING)
                 return
 
 
