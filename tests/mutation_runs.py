@@ -36,13 +36,19 @@ COPIES = 2
 HANGS = 120  # seconds beyond four times the usual: a test kept from ending has noticed the mutant
 UNKNOWN = 900.0  # seconds: no test file takes longer, on a busy machine
 NOTES = """
+import os
 from pathlib import Path
-seen = set()
+folder, seen, waiting = Path(__file__).with_name("notes"), set(), []
 def note(function):
     if function not in seen:
         seen.add(function)
-        with Path(__file__).with_name("notes.txt").open("a") as file:
-            file.write(function + "\\n")
+        waiting.append(function)
+        try:
+            with (folder / str(os.getpid())).open("a") as file:
+                file.write("\\n" + "\\n".join(waiting) + "\\n")
+            waiting.clear()
+        except OSError:  # a test of the full disk: once there is room again
+            pass
 """
 Job = TypeVar("Job")
 Answer = TypeVar("Answer")
@@ -267,13 +273,15 @@ def prepare(home: Path, commit: str) -> tuple[list[Copy], Suite]:
     marks = {test: mark(test, files, package) for test in tests}
 
     def noted(copy: Copy, test: str) -> tuple[list[str], float]:
-        notes = copy.package.parent / "notes.txt"
-        notes.write_text("")
+        notes = copy.package.parent / "notes"
+        shutil.rmtree(notes, ignore_errors=True)
+        notes.mkdir()
         outcome = copy.test({test: UNKNOWN})
         if outcome.failed:
             said = (copy.folder / "output.txt").read_text()[-3000:]
             raise RuntimeError(f"fails without a mutant: {outcome.failed}\n{said}")
-        return sorted(set(notes.read_text().split())), outcome.seconds
+        functions = {name for file in notes.iterdir() for name in file.read_text().split()}
+        return sorted(functions), outcome.seconds
 
     known = {line["mark"]: line for line in read_lines(home / "called.jsonl")}
     new = [test for test in tests if marks[test] not in known]
