@@ -28,8 +28,8 @@ def write(path: Path, env: str) -> None:
     import jax.numpy as jnp
 
     from bcq.algorithms import BCQConfig
-    from bcq.learning import Minibatch
-    from bcq.training import create_compiled
+    from bcq.algorithms.learning import Minibatch
+    from bcq.training.loop import create_compiled
 
     learner = create_compiled(BCQConfig(), *SIZES[env], jax.random.key(0))
     arrays = weights_of(learner)

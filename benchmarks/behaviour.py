@@ -17,11 +17,11 @@ import jax.numpy as jnp
 from updates import MULTIPLY_ADDS, Products
 
 from bcq.algorithms import DDPGConfig
-from bcq.behaviour import BehaviourSchedule, behaviour_dataset, train_behaviour
-from bcq.dataset import Dataset
-from bcq.environments import make
-from bcq.runs import threads
-from bcq.training import create_compiled, on_device, update_until
+from bcq.collection.behaviour import BehaviourSchedule, behaviour_dataset, train_behaviour
+from bcq.data.dataset import Dataset
+from bcq.runs.directory import threads
+from bcq.simulation.environments import make
+from bcq.training.loop import create_compiled, on_device, update_until
 
 
 def updates_alone(dataset: Dataset, count: int, products: Products) -> tuple[float, float]:

@@ -49,7 +49,7 @@ def episode_ends(count: int) -> NDArray[np.bool_]:
 def ours(env: str, columns: Columns, algorithm: str, **settings: Any) -> Work:
     """This project, the compiled loop of `bcq train`."""
     from bcq.algorithms import ALGORITHMS
-    from bcq.training import update_until
+    from bcq.training.loop import update_until
 
     config = ALGORITHMS[algorithm](**settings)
     inputs = our_inputs(env, columns, config)
@@ -61,8 +61,8 @@ def our_inputs(env: str, columns: Columns, config: Any) -> tuple[Any, ...]:
     import jax
     import jax.numpy as jnp
 
-    from bcq.learning import Minibatch
-    from bcq.training import create_compiled
+    from bcq.algorithms.learning import Minibatch
+    from bcq.training.loop import create_compiled
 
     learner = create_compiled(config, *SIZES[env], jax.random.key(0))
     batch = Minibatch(**{name: jnp.asarray(column) for name, column in columns.items()})

@@ -34,8 +34,8 @@ from results import record
 from tqdm import tqdm
 
 from bcq.algorithms import BCQConfig
-from bcq.runs import Run
-from bcq.training import create_compiled, update_until
+from bcq.runs.directory import Run
+from bcq.training.loop import create_compiled, update_until
 
 ENV = "Hopper-v5"
 UPDATES, ROUNDS, SECONDS = 500, 5, 1.0

@@ -13,8 +13,8 @@ from results import load, spread
 from sizes import LARGE, allowed
 from updates import MULTIPLY_ADDS
 
-from bcq.files import write_text
-from bcq.plots import COLOURS
+from bcq.system.colours import COLOURS
+from bcq.system.files import write_text
 
 DOCS = Path(__file__).parent.parent / "docs"
 NAMES = {

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from bcq.files import write_text
-from bcq.runs import commit
+from bcq.runs.directory import commit
+from bcq.system.files import write_text
 
 RESULTS = Path(__file__).with_name("results.json")
 

@@ -15,11 +15,11 @@ import numpy as np
 from updates import Products
 
 from bcq.algorithms import BCQConfig
-from bcq.collection import collect_random
-from bcq.environments import make
-from bcq.policy import Policy
-from bcq.runs import threads
-from bcq.values import PAIRS, true_values
+from bcq.collection.recipes import collect_random
+from bcq.runs.directory import threads
+from bcq.simulation.environments import make
+from bcq.simulation.values import PAIRS, true_values
+from bcq.training.policy import Policy
 
 
 def multiply_adds_of_acting(observation: int, action: int, config: BCQConfig) -> float:

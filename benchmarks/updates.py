@@ -16,7 +16,7 @@ from contenders import SQUARE, ours, per_second, transitions
 from results import spread
 from tqdm import tqdm
 
-from bcq.runs import threads
+from bcq.runs.directory import threads
 
 SECONDS = 1.0  # of updates in a round
 

@@ -24,9 +24,9 @@ from results import record
 from tqdm import tqdm
 from waits import ENV, EVALUATE_EVERY, LONGEST
 
-from bcq.dataset import Columns, Dataset, Provenance
-from bcq.formats import hdf5, minari
-from bcq.runs import Run
+from bcq.data.dataset import Columns, Dataset, Provenance
+from bcq.data.formats import hdf5, minari
+from bcq.runs.directory import Run
 
 HERE = Path(__file__).parent
 

@@ -27,8 +27,8 @@ def timed(work: Callable[[], object]) -> float:
 
 def load_ours(path: Path) -> object:
     """Our HDF5 file, checked, to arrays where the updates run."""
-    from bcq.formats import load
-    from bcq.training import on_device
+    from bcq.simulation.batches import load
+    from bcq.training.loop import on_device
 
     return timed(lambda: finished(on_device(load(path))))
 
@@ -74,8 +74,8 @@ def load_minari(path: Path) -> object:
 
 def evaluate_ours(path: Path) -> object:
     """Ten episodes of a run's policy: seconds and steps, compiled before."""
-    from bcq.evaluation import evaluate
-    from bcq.runs import Run
+    from bcq.runs.directory import Run
+    from bcq.simulation.evaluation import evaluate
 
     policy = Run.open(path).policy()
     evaluate(policy, ENV, episodes=EPISODES, seed=0)
@@ -122,7 +122,7 @@ def bare_stepping(path: Path) -> object:
     """Seconds a step takes with nothing else, over a batch's actions."""
     import behaviour
 
-    from bcq.formats import load
+    from bcq.simulation.batches import load
 
     dataset = load(path)
     return behaviour.bare_stepping(dataset, ENV) / len(dataset)

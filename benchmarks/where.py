@@ -38,7 +38,7 @@ def profile(updates: int) -> dict[str, object]:
     import jax
 
     from bcq.algorithms import BCQConfig
-    from bcq.training import update_until
+    from bcq.training.loop import update_until
 
     inputs = our_inputs(ENV, transitions(ENV), BCQConfig())
     compiled = update_until.lower(*inputs, 0, updates, ROWS).compile()

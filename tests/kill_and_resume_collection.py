@@ -24,16 +24,16 @@ from unittest import mock
 import jax
 import safetensors.numpy
 
-from bcq import collection
 from bcq.algorithms import DDPGConfig
-from bcq.behaviour import BehaviourSchedule
+from bcq.algorithms.networks import Actor
 from bcq.cli import main as bcq
-from bcq.collection import collect_behaviour_to, collect_to, imperfect
-from bcq.environments import make, task_of
-from bcq.errors import BCQError
-from bcq.experts import ActorAlone, find
-from bcq.networks import Actor
-from bcq.runs import named_arrays, use_compilation_cache
+from bcq.collection import recipes as collection
+from bcq.collection.behaviour import BehaviourSchedule
+from bcq.collection.experts import ActorAlone, find
+from bcq.collection.recipes import collect_behaviour_to, collect_to, imperfect
+from bcq.runs.directory import named_arrays, use_compilation_cache
+from bcq.simulation.environments import make, task_of
+from bcq.system.errors import BCQError
 from kill_and_resume import timed_steps
 
 ENV = "Pendulum-v1"

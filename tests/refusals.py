@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import bcq
-from bcq.errors import InputError
+from bcq.system.errors import InputError
 
 
 def refusal(path: Path, **options: Any) -> str:

@@ -15,8 +15,8 @@ from jax import Array
 import bcq
 import oracle
 import oracle_baselines as baselines
-from bcq.learning import Minibatch, ValueFunction
-from bcq.networks import MLP, Actor, LateActionCritic
+from bcq.algorithms.learning import Minibatch, ValueFunction
+from bcq.algorithms.networks import MLP, Actor, LateActionCritic
 
 ROWS, OBSERVATION, ACTION = 12, 4, 3
 LATENT, BINS, MEMBERS = 2 * ACTION, 5, 3

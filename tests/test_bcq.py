@@ -11,9 +11,9 @@ from jax import Array
 
 import oracle
 from bcq.algorithms.bcq import BCQ, BCQConfig, propose
-from bcq.errors import InputError
-from bcq.learning import Minibatch
-from bcq.networks import MLP
+from bcq.algorithms.learning import Minibatch
+from bcq.algorithms.networks import MLP
+from bcq.system.errors import InputError
 
 ROWS, OBSERVATION, ACTION = 7, 5, 3
 LATENT = 2 * ACTION

@@ -17,22 +17,23 @@ import safetensors.numpy
 
 import bcq
 import short_task
-from bcq import behaviour, training
 from bcq.algorithms import DDPG
-from bcq.behaviour import (
+from bcq.collection import behaviour
+from bcq.collection.behaviour import (
     Agent,
     BehaviourSchedule,
     behaviour_dataset,
     episode,
     train_behaviour,
 )
-from bcq.buffer import RowFile, Rows, as_rows, empty_on_device, row_type, write_in_place
-from bcq.dataset import Provenance, TaskSpec
-from bcq.environments import Environment, make, task_of
-from bcq.errors import InputError
-from bcq.runs import LOGS, Run
-from bcq.seeds import Role, derive, reset_seed
-from bcq.training import Keys, create_compiled, update_until
+from bcq.collection.buffer import RowFile, Rows, as_rows, empty_on_device, row_type, write_in_place
+from bcq.data.dataset import Provenance, TaskSpec
+from bcq.runs.directory import LOGS, Run
+from bcq.simulation.environments import Environment, make, task_of
+from bcq.system.errors import InputError
+from bcq.system.seeds import Role, derive, reset_seed
+from bcq.training import loop as training
+from bcq.training.loop import Keys, create_compiled, update_until
 from short_task import AGENT as CONFIG
 from short_task import CENTRE, HALF_WIDTH, HIGH, LOW, NAME, STEPS
 

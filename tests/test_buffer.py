@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import short_task
-from bcq.buffer import (
+from bcq.algorithms.learning import Minibatch
+from bcq.collection.buffer import (
     WRITE_ROWS,
     RowFile,
     Rows,
@@ -19,11 +20,10 @@ from bcq.buffer import (
     write_in_place,
     write_to_device,
 )
-from bcq.dataset import Provenance, TaskSpec
-from bcq.environments import SimulatorState, make, task_of
-from bcq.errors import InputError
-from bcq.learning import Minibatch
-from bcq.rollouts import Step
+from bcq.data.dataset import Provenance, TaskSpec
+from bcq.simulation.environments import SimulatorState, make, task_of
+from bcq.simulation.rollouts import Step
+from bcq.system.errors import InputError
 
 FIELDS = ("observations", "actions", "rewards", "next_observations", "terminated", "truncated")
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bcq.experiments import (
+from bcq.experiments.records import Record
+from bcq.paper import (
     claims,
     extrapolation,
     judging,
@@ -17,7 +18,7 @@ from bcq.experiments import (
     results,
     uncertainty,
 )
-from bcq.experiments.evidence import (
+from bcq.paper.evidence import (
     Evidence,
     Measure,
     NotEnoughError,
@@ -30,8 +31,8 @@ from bcq.experiments.evidence import (
     roughness_of,
     value_error,
 )
-from bcq.experiments.extrapolation import early_error_of, of_the_behaviour
-from bcq.experiments.judging import (
+from bcq.paper.extrapolation import early_error_of, of_the_behaviour
+from bcq.paper.judging import (
     FAILS,
     HOLDS,
     UNDECIDED,
@@ -42,11 +43,10 @@ from bcq.experiments.judging import (
     Interval,
     OnAverage,
 )
-from bcq.experiments.perturbation import large_phi_against_small
-from bcq.experiments.random_behaviour import progress
-from bcq.experiments.records import Record
-from bcq.experiments.results import early, of_the_expert
-from bcq.experiments.verdicts import CLAIMS, as_markdown, as_text, judge_all
+from bcq.paper.perturbation import large_phi_against_small
+from bcq.paper.random_behaviour import progress
+from bcq.paper.results import early, of_the_expert
+from bcq.paper.verdicts import CLAIMS, as_markdown, as_text, judge_all
 from bcq.tabular.theorems import STATEMENTS
 
 Changes = dict[str, Any]

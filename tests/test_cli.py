@@ -19,7 +19,7 @@ import pytest
 import bcq
 from bcq.algorithms import ALGORITHMS
 from bcq.cli import main
-from bcq.training import Schedule
+from bcq.runs.recording import Schedule
 from conftest import ROWS, BatchFile
 
 TINY = (

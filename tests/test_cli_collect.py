@@ -13,14 +13,15 @@ import pytest
 import safetensors.numpy
 
 import bcq
-from bcq import collection, experts
 from bcq.algorithms import DDPGConfig
-from bcq.behaviour import BehaviourSchedule
 from bcq.cli import main, parse_seeds
-from bcq.dataset import Provenance
-from bcq.errors import InputError
-from bcq.experts import find
-from bcq.seeds import Role, derive
+from bcq.collection import experts
+from bcq.collection import recipes as collection
+from bcq.collection.behaviour import BehaviourSchedule
+from bcq.collection.experts import find
+from bcq.data.dataset import Provenance
+from bcq.system.errors import InputError
+from bcq.system.seeds import Role, derive
 
 ENV = "Pendulum-v1"
 LEARNING = ("--env", ENV, "--transitions", "250", "--random-steps", "60")

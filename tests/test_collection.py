@@ -15,10 +15,13 @@ from jax import Array
 
 import bcq
 import short_task
-from bcq import collection
-from bcq.behaviour import BehaviourSchedule
-from bcq.buffer import RowFile
-from bcq.collection import (
+from bcq.algorithms.learning import Acting
+from bcq.algorithms.networks import Actor
+from bcq.collection import recipes as collection
+from bcq.collection.behaviour import BehaviourSchedule
+from bcq.collection.buffer import RowFile
+from bcq.collection.experts import ActorAlone, Expert
+from bcq.collection.recipes import (
     WAVE,
     Demonstrator,
     Recipe,
@@ -30,15 +33,12 @@ from bcq.collection import (
     imperfect,
     random_batch,
 )
-from bcq.dataset import Dataset, Provenance
-from bcq.environments import Environment, make, task_of
-from bcq.errors import InputError
-from bcq.experts import ActorAlone, Expert
-from bcq.learning import Acting
-from bcq.networks import Actor
-from bcq.policy import Policy
-from bcq.rollouts import lockstep
-from bcq.seeds import Role, derive, reset_seed
+from bcq.data.dataset import Dataset, Provenance
+from bcq.simulation.environments import Environment, make, task_of
+from bcq.simulation.rollouts import lockstep
+from bcq.system.errors import InputError
+from bcq.system.seeds import Role, derive, reset_seed
+from bcq.training.policy import Policy
 from kill_and_resume_collection import Instant, Workshop, differing
 from short_task import HALF_WIDTH, HIGH, LIMIT, LOW, NAME
 

@@ -16,10 +16,10 @@ from jax import Array
 
 import bcq
 from bcq.algorithms import ALGORITHMS
+from bcq.algorithms.learning import Algorithm, Metrics, Minibatch
 from bcq.cli import main
-from bcq.dataset import Columns, Dataset, Provenance
-from bcq.learning import Algorithm, Metrics, Minibatch
-from bcq.training import (
+from bcq.data.dataset import Columns, Dataset, Provenance
+from bcq.training.loop import (
     Keys,
     concurrent_updates,
     create,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from bcq.dataset import ActionBounds, Columns, Dataset, Provenance
-from bcq.errors import InputError
+from bcq.data.dataset import ActionBounds, Columns, Dataset, Provenance
+from bcq.system.errors import InputError
 
 ROWS = 40
 

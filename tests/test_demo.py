@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from bcq.algorithms import BCConfig, DDPGConfig
-from bcq.collection import random_batch
-from bcq.demo import show, trained_beside
-from bcq.errors import BCQError
-from bcq.formats import load
-from bcq.training import Schedule, train_run
+from bcq.collection.recipes import random_batch
+from bcq.paper.demo import show, trained_beside
+from bcq.runs.recording import Schedule, train_run
+from bcq.simulation.batches import load
+from bcq.system.errors import BCQError
 
 PENDULUM = "Pendulum-v1"
 

@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 import bcq
-from bcq.collection import Recipe, collect, imitation, imperfect
-from bcq.dataset import ActionBounds, Columns, Dataset, Finding, Provenance
-from bcq.doctor import ADVICE, MENDED, as_json, as_text, examine, examine_dataset, repair
-from bcq.errors import InputError
-from bcq.experts import find
+from bcq.collection.experts import find
+from bcq.collection.recipes import Recipe, collect, imitation, imperfect
+from bcq.data.dataset import ActionBounds, Columns, Dataset, Finding, Provenance
+from bcq.data.doctor import ADVICE, MENDED, as_json, as_text, examine, examine_dataset, repair
+from bcq.system.errors import InputError
 
 Arrays = dict[str, NDArray[Any]]
 LENGTHS = (40, 60, 25, 80, 50, 35, 70, 45, 55, 30, 65, 45)  # 600 rows

@@ -13,11 +13,11 @@ from jax import Array
 from numpy.typing import NDArray
 
 import bcq
-from bcq.dataset import ActionBounds, TaskSpec
-from bcq.errors import InputError
-from bcq.learning import Metrics, Minibatch
-from bcq.policy import Policy
-from bcq.seeds import Role, derive, reset_seed
+from bcq.algorithms.learning import Metrics, Minibatch
+from bcq.data.dataset import ActionBounds, TaskSpec
+from bcq.system.errors import InputError
+from bcq.system.seeds import Role, derive, reset_seed
+from bcq.training.policy import Policy
 
 LOW = np.array([-0.5, 1.0], np.float32)
 HIGH = np.array([2.0, 1.25], np.float32)

@@ -7,10 +7,10 @@ from typing import Any, get_args
 
 import pytest
 
-from bcq import experts
 from bcq.algorithms import BCQConfig, EnsembleConfig, name_of
-from bcq.errors import InputError
-from bcq.experiments import EXPERIMENTS, jobs, jobs_of
+from bcq.collection import experts
+from bcq.collection.experts import bundled
+from bcq.experiments import jobs
 from bcq.experiments.jobs import (
     Batch,
     Behaviour,
@@ -23,7 +23,8 @@ from bcq.experiments.jobs import (
     from_json,
     with_needs,
 )
-from bcq.experiments.presets import (
+from bcq.paper import EXPERIMENTS, jobs_of
+from bcq.paper.presets import (
     PERTURBATIONS,
     PRESETS,
     ExperimentName,
@@ -31,7 +32,7 @@ from bcq.experiments.presets import (
     Preset,
     PresetName,
 )
-from bcq.experts import bundled
+from bcq.system.errors import InputError
 
 PAPER = PRESETS["paper"]
 

@@ -10,10 +10,9 @@ import pytest
 
 import bcq
 import short_task
-from bcq import behaviour, experts
-from bcq.behaviour import BehaviourSchedule
-from bcq.errors import InputError
-from bcq.experts import (
+from bcq.collection import behaviour, experts
+from bcq.collection.behaviour import BehaviourSchedule
+from bcq.collection.experts import (
     best_checkpoint,
     bundled,
     describe,
@@ -22,8 +21,9 @@ from bcq.experts import (
     read_expert,
     train_experts,
 )
-from bcq.runs import Run
-from bcq.seeds import Role, derive
+from bcq.runs.directory import Run
+from bcq.system.errors import InputError
+from bcq.system.seeds import Role, derive
 from short_task import AGENT, NAME, STEPS
 
 SCHEDULES = [

@@ -8,8 +8,8 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bcq.experiments import figures
 from bcq.experiments.records import Record
+from bcq.paper import figures
 from test_claims import as_in_the_paper, measured, record
 
 HERE = "Hopper-v5"

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 import bcq
-from bcq.dataset import ActionBounds, Dataset, Provenance
-from bcq.environments import registered_bounds
-from bcq.errors import InputError
-from bcq.training import on_device
+from bcq.data.dataset import ActionBounds, Dataset, Provenance
+from bcq.simulation.environments import registered_bounds
+from bcq.system.errors import InputError
+from bcq.training.loop import on_device
 from conftest import ROWS, BatchFile
 
 FIELDS = (

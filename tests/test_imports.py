@@ -9,25 +9,31 @@ import bcq
 LAYERS = (
     ("bcq.__main__",),
     ("bcq.cli",),
-    ("bcq.reproduce",),
-    ("bcq.experiments",),
-    ("bcq", "bcq.demo", "bcq.inspection", "bcq.theory"),
-    ("bcq.collection",),
-    ("bcq.experts", "bcq.meter"),
-    ("bcq.behaviour", "bcq.plots"),
-    ("bcq.training",),
-    ("bcq.values",),
-    ("bcq.evaluation", "bcq.runs"),
+    ("bcq.paper.reproduce",),
+    ("bcq.paper",),
+    ("bcq", "bcq.paper.demo", "bcq.data.inspection", "bcq.tabular.walk"),
+    ("bcq.collection.recipes",),
+    ("bcq.collection.experts", "bcq.judging.meter"),
+    ("bcq.collection.behaviour", "bcq.runs.plots"),
+    ("bcq.training.loop",),
+    ("bcq.simulation.values",),
+    ("bcq.simulation.evaluation", "bcq.runs.directory"),
     ("bcq.algorithms",),
-    ("bcq.buffer", "bcq.policy"),
-    ("bcq.doctor", "bcq.formats", "bcq.networks", "bcq.learning", "bcq.rollouts"),
-    ("bcq.environments",),
-    ("bcq.dataset", "bcq.files", "bcq.tabular"),
-    ("bcq.interruption",),
-    ("bcq.errors", "bcq.progress", "bcq.seeds"),
+    ("bcq.collection.buffer", "bcq.training.policy"),
+    (
+        "bcq.data.doctor",
+        "bcq.data.formats",
+        "bcq.algorithms.networks",
+        "bcq.algorithms.learning",
+        "bcq.simulation.rollouts",
+    ),
+    ("bcq.simulation.environments",),
+    ("bcq.data.dataset", "bcq.system.files", "bcq.tabular"),
+    ("bcq.system.interruption",),
+    ("bcq.system.errors", "bcq.system.progress", "bcq.system.seeds"),
 )
 # Inside these, files may import one another; a file knows what its folder is for.
-FOLDERS = ("bcq.algorithms", "bcq.experiments", "bcq.formats", "bcq.tabular")
+FOLDERS = ("bcq.algorithms", "bcq.paper", "bcq.data.formats", "bcq.tabular")
 
 
 def layer(module: str) -> int:
@@ -71,7 +77,10 @@ def test_imports_point_downwards() -> None:
 def test_algorithms_know_nothing_of_environments_files_or_arguments() -> None:
     forbidden = ("gymnasium", "h5py", "tyro", "tqdm", "argparse", "json", "pathlib")
     for module, path in modules().items():
-        if module.startswith("bcq.algorithms.") or module in ("bcq.networks", "bcq.learning"):
+        if module.startswith("bcq.algorithms.") or module in (
+            "bcq.algorithms.networks",
+            "bcq.algorithms.learning",
+        ):
             text = path.read_text()
             assert not any(f"import {name}" in text or f"from {name}" in text for name in forbidden)
 

@@ -6,9 +6,9 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from bcq.dataset import ActionBounds, Columns, Dataset, Provenance
-from bcq.errors import InputError
-from bcq.inspection import as_text, picture, summary
+from bcq.data.dataset import ActionBounds, Columns, Dataset, Provenance
+from bcq.data.inspection import as_text, picture, summary
+from bcq.system.errors import InputError
 
 LOW, HIGH = np.array([-1, -2], np.float32), np.array([3, 0.5], np.float32)
 # On the [-1, 1] scale: -1, 1, 0, 0.1, -0.5, 0.5, 0.9995 (at the bound), 0.995 (not quite).

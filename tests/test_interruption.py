@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 import bcq
-from bcq import interruption
-from bcq.behaviour import BehaviourSchedule, train_behaviour
-from bcq.collection import collect_to, random_batch
-from bcq.errors import InterruptionError
+from bcq.collection.behaviour import BehaviourSchedule, train_behaviour
+from bcq.collection.recipes import collect_to, random_batch
+from bcq.system import interruption
+from bcq.system.errors import InterruptionError
 from kill_and_resume import PATIENCE, SETTINGS, Workshop, differing, rows_logged
 from short_task import AGENT, NAME, STEPS, registered
 

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from jax import Array
 
-from bcq.learning import Metrics, Minibatch, Trainable, adam, bellman_target, soft_minimum, track
+from bcq.algorithms.learning import (
+    Metrics,
+    Minibatch,
+    Trainable,
+    adam,
+    bellman_target,
+    soft_minimum,
+    track,
+)
 
 values = arrays(np.float32, (2, 5), elements=st.floats(-100, 100, width=32))
 

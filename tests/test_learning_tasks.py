@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 import bcq
 from bcq.algorithms.ensemble import uncertainty
-from bcq.dataset import ActionBounds, Columns, Dataset, Floats, Provenance
-from bcq.learning import Algorithm, AlgorithmConfig
-from bcq.training import create
+from bcq.algorithms.learning import Algorithm, AlgorithmConfig
+from bcq.data.dataset import ActionBounds, Columns, Dataset, Floats, Provenance
+from bcq.training.loop import create
 from small_task import NAME, registered
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")

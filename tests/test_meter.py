@@ -8,10 +8,10 @@ import pytest
 from jax import Array
 
 import bcq
-from bcq import meter as meters
-from bcq.dataset import ActionBounds, Columns, Dataset, Provenance
-from bcq.meter import Meter, compare, extrapolation_meter, nearest_rows
-from bcq.policy import Policy
+from bcq.data.dataset import ActionBounds, Columns, Dataset, Provenance
+from bcq.judging import meter as meters
+from bcq.judging.meter import Meter, compare, extrapolation_meter, nearest_rows
+from bcq.training.policy import Policy
 
 
 class Shifted(eqx.Module):

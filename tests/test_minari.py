@@ -16,10 +16,10 @@ from gymnasium.spaces import Box, Discrete
 from minari.data_collector import EpisodeBuffer
 
 import bcq
-from bcq.dataset import ActionBounds, Columns, Dataset, Provenance
-from bcq.doctor import examine, examine_dataset
-from bcq.errors import InputError
-from bcq.formats import Hints, convert, read
+from bcq.data.dataset import ActionBounds, Columns, Dataset, Provenance
+from bcq.data.doctor import examine, examine_dataset
+from bcq.data.formats import Hints, convert, read
+from bcq.system.errors import InputError
 from test_hdf5 import assert_same, content
 
 # Lengths and ends of the awkward episodes: one step, both flags, cut, no flag, unfinished tail.

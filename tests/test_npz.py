@@ -121,7 +121,7 @@ def test_absurd_headers_are_refused(shape: str, body: bytes, path: Path) -> None
 def test_a_bomb_is_refused_before_it_is_unpacked(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bcq.formats.limits.LARGE", 2**24)
+    monkeypatch.setattr("bcq.data.formats.limits.LARGE", 2**24)
     np.savez(path, **arrays(rewards=None))
     rows = 2**23
     header = io.BytesIO()

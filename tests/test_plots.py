@@ -8,9 +8,10 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bcq.plots import BATCH_COLOUR, COLOURS, learning_curves, value_curve, value_scatter
-from bcq.runs import Run
-from bcq.values import Values
+from bcq.runs.directory import Run
+from bcq.runs.plots import learning_curves, value_curve, value_scatter
+from bcq.simulation.values import Values
+from bcq.system.colours import BATCH_COLOUR, COLOURS
 
 Lines = dict[str, tuple[list[float], list[float]]]
 

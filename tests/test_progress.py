@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import bcq
-from bcq import progress
 from bcq.cli import main
+from bcq.system import progress
 
 pytestmark = pytest.mark.usefixtures("own_compilation_cache")
 TINY = ("--hidden-sizes", "8", "--steps", "400")

@@ -14,14 +14,15 @@ import pytest
 import bcq
 import short_task
 from bcq.algorithms import DDPGConfig, EnsembleConfig
-from bcq.behaviour import BehaviourSchedule
-from bcq.dataset import ActionBounds, Columns, Dataset, Provenance
+from bcq.collection.behaviour import BehaviourSchedule
+from bcq.data.dataset import ActionBounds, Columns, Dataset, Provenance
 from bcq.experiments import jobs
 from bcq.experiments.jobs import Batch, Behaviour, Experts, Job, Training, directory_name, perform
 from bcq.experiments.measures import final_measures
-from bcq.experiments.presets import ExperimentName
 from bcq.experiments.records import Record, gather, read_records, write_records
-from bcq.training import Schedule, create
+from bcq.paper.presets import ExperimentName
+from bcq.runs.recording import Schedule
+from bcq.training.loop import create
 from short_task import AGENT, NAME, STEPS
 
 LIFE = BehaviourSchedule(

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from bcq import reproduce, values
 from bcq.cli import main
-from bcq.experiments import figures, runner
+from bcq.experiments import runner
 from bcq.experiments.records import aligned, read_records, returns, write_records
-from bcq.experiments.verdicts import CLAIMS
-from bcq.plots import COLOURS
+from bcq.paper import figures, reproduce
+from bcq.paper.verdicts import CLAIMS
+from bcq.simulation import values
+from bcq.system.colours import COLOURS
 from bcq.tabular.theorems import STATEMENTS
 from test_claims import THEORY, as_in_the_paper
 from test_runner import InThisProcess

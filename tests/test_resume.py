@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import bcq
-from bcq.learning import Algorithm
-from bcq.training import Progress, create
+from bcq.algorithms.learning import Algorithm
+from bcq.training.loop import Progress, create
 from kill_and_resume import Instant, Workshop, differing
 
 CONFIG = bcq.BCQConfig(batch_size=8, hidden_sizes=(8,), vae_hidden_sizes=(8,))

@@ -9,8 +9,8 @@ import pytest
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from bcq.dataset import Floats
-from bcq.rollouts import Step, lockstep
+from bcq.data.dataset import Floats
+from bcq.simulation.rollouts import Step, lockstep
 
 LENGTHS = (3, 1, 5, 2)
 

@@ -17,8 +17,8 @@ import pytest
 from bcq.experiments import runner
 from bcq.experiments.jobs import Batch, Job, directory_name, is_finished, perform, steps_done
 from bcq.experiments.runner import LocalProcesses, Outcome, run_jobs
-from bcq.progress import words
-from bcq.runs import locked
+from bcq.runs.directory import locked
+from bcq.system.progress import words
 
 
 @dataclass(frozen=True)

@@ -23,14 +23,16 @@ from jax import Array
 from numpy.typing import NDArray
 
 import bcq
-from bcq import runs, training
 from bcq.algorithms import ALGORITHMS
-from bcq.dataset import ActionBounds, Columns, Dataset, Provenance
-from bcq.errors import DivergenceError, InputError
-from bcq.files import write_text
-from bcq.learning import Algorithm, AlgorithmConfig, Metrics, Minibatch
-from bcq.runs import Run
-from bcq.training import Schedule, train_run
+from bcq.algorithms.learning import Algorithm, AlgorithmConfig, Metrics, Minibatch
+from bcq.data.dataset import ActionBounds, Columns, Dataset, Provenance
+from bcq.runs import directory as runs
+from bcq.runs import recording
+from bcq.runs.directory import Run
+from bcq.runs.recording import Schedule, train_run
+from bcq.system.errors import DivergenceError, InputError
+from bcq.system.files import write_text
+from bcq.training import loop as training
 
 NEVER = 1_000_000
 TINY = bcq.BCQConfig(batch_size=8, hidden_sizes=(8,), vae_hidden_sizes=(8,))
@@ -187,7 +189,7 @@ def test_config_names_the_commit_of_the_checkout(tmp_path: Path) -> None:
 def test_settings_come_back_as_they_were(tmp_path: Path) -> None:
     config = replace(TINY, discount=0.3, hidden_sizes=(4, 5))
     data = batch()
-    Run.create(tmp_path, training.settings_of(config, SCHEDULE, data))
+    Run.create(tmp_path, recording.settings_of(config, SCHEDULE, data))
     run = Run.open(tmp_path)
     assert run.algorithm == config
     assert run.task.observation_size == 3
@@ -207,7 +209,7 @@ def learner() -> Algorithm:
 def test_a_loaded_learner_equals_the_saved_one_in_every_bit(
     tmp_path: Path, learner: Algorithm
 ) -> None:
-    run = Run.create(tmp_path, training.settings_of(TINY, SCHEDULE, batch()))
+    run = Run.create(tmp_path, recording.settings_of(TINY, SCHEDULE, batch()))
     run.save(130, learner)
     loaded_step, again = loaded(run)
     assert loaded_step == 130
@@ -220,7 +222,7 @@ def test_a_loaded_learner_equals_the_saved_one_in_every_bit(
 
 def test_a_loaded_policy_acts_as_the_saved_one(tmp_path: Path, learner: Algorithm) -> None:
     data = batch()
-    Run.create(tmp_path, training.settings_of(TINY, SCHEDULE, data)).save(130, learner)
+    Run.create(tmp_path, recording.settings_of(TINY, SCHEDULE, data)).save(130, learner)
     actions = bcq.Policy(learner, data.task).act(data.observations, seed=3, step=5)
     again = Run.open(tmp_path).policy().act(data.observations, seed=3, step=5)
     assert again.tobytes() == actions.tobytes()
@@ -470,8 +472,8 @@ def test_a_checkpoint_that_lacks_an_array_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("other", [replace(TINY, hidden_sizes=(6,)), CounterConfig()])
 def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path, other: AlgorithmConfig) -> None:
     data = batch()
-    ours = Run.create(tmp_path / "ours", training.settings_of(TINY, SCHEDULE, data))
-    theirs = Run.create(tmp_path / "theirs", training.settings_of(other, SCHEDULE, data))
+    ours = Run.create(tmp_path / "ours", recording.settings_of(TINY, SCHEDULE, data))
+    theirs = Run.create(tmp_path / "theirs", recording.settings_of(other, SCHEDULE, data))
     theirs.save(0, training.create(other, data, seed=0))
     for name in ("checkpoint.json", "step-0.safetensors"):
         (theirs.directory / name).rename(ours.directory / name)

@@ -14,16 +14,17 @@ from jax import Array
 
 import bcq
 import short_task
-from bcq import behaviour, training
 from bcq.algorithms import ALGORITHMS
-from bcq.behaviour import BehaviourSchedule, behaviour_dataset, train_behaviour
-from bcq.collection import collect, imitation, imperfect, random_batch
-from bcq.dataset import Dataset
-from bcq.experts import Expert
-from bcq.learning import Algorithm, Metrics, Minibatch
-from bcq.runs import Run, named_arrays, returns_by_step
-from bcq.seeds import Role, derive, exploration, reset_seed
-from bcq.values import values_by_step
+from bcq.algorithms.learning import Algorithm, Metrics, Minibatch
+from bcq.collection import behaviour
+from bcq.collection.behaviour import BehaviourSchedule, behaviour_dataset, train_behaviour
+from bcq.collection.experts import Expert
+from bcq.collection.recipes import collect, imitation, imperfect, random_batch
+from bcq.data.dataset import Dataset
+from bcq.runs.directory import Run, named_arrays, returns_by_step
+from bcq.runs.values import values_by_step
+from bcq.system.seeds import Role, derive, exploration, reset_seed
+from bcq.training import loop as training
 from short_task import AGENT, NAME, STEPS
 
 SEED = 0

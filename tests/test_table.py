@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bcq.experiments.table import interquartile_mean, interval, table
+from bcq.paper.table import interquartile_mean, interval, table
 from test_claims import as_in_the_paper
 
 

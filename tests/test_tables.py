@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import bcq
-from bcq.dataset import ActionBounds, Columns, Dataset, Provenance
-from bcq.errors import InputError
-from bcq.formats import Hints, convert, read, tables
-from bcq.formats.mapping import parse_columns
+from bcq.data.dataset import ActionBounds, Columns, Dataset, Provenance
+from bcq.data.formats import Hints, convert, read, tables
+from bcq.data.formats.mapping import parse_columns
+from bcq.system.errors import InputError
 from refusals import refusal
 
 LENGTHS = (5, 1, 8, 1, 12, 3)  # rows of each episode

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 import tabular_oracle as oracle
-from bcq.errors import InputError
+from bcq.system.errors import InputError
 from bcq.tabular import (
     TabularBatch,
     batch_constrained_policy,

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bcq import theory
 from bcq.cli import main
 from bcq.experiments import jobs
-from bcq.experiments.evidence import Evidence
-from bcq.experiments.judging import FAILS
-from bcq.experiments.theory import CLAIMS
+from bcq.paper.evidence import Evidence
+from bcq.paper.judging import FAILS
+from bcq.paper.theory import CLAIMS
 from bcq.tabular import KernelBasedRL, TabularBatch, greedy, illustrations, q_learning
+from bcq.tabular import walk as theory
 from bcq.tabular.illustrations import counterexample, learn_grid, measure_causes
 from bcq.tabular.mdp import Floats, Indices
 from bcq.tabular.theorems import STATEMENTS, Statement

@@ -12,11 +12,11 @@ import pytest
 
 import bcq
 from bcq.algorithms import ALGORITHMS
-from bcq.dataset import ActionBounds, Columns, Dataset, Provenance
-from bcq.learning import Algorithm, AlgorithmConfig, Minibatch, Trainable
-from bcq.policy import Policy
-from bcq.runs import named_arrays
-from bcq.training import Keys, create, on_device, sample, train, value_estimate
+from bcq.algorithms.learning import Algorithm, AlgorithmConfig, Minibatch, Trainable
+from bcq.data.dataset import ActionBounds, Columns, Dataset, Provenance
+from bcq.runs.directory import named_arrays
+from bcq.training.loop import Keys, create, on_device, sample, train, value_estimate
+from bcq.training.policy import Policy
 
 SMALL: dict[str, AlgorithmConfig] = {
     "bcq": bcq.BCQConfig(hidden_sizes=(32, 24), vae_hidden_sizes=(32, 32)),

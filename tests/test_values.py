@@ -17,23 +17,16 @@ from jax import Array
 from numpy.typing import NDArray
 
 import bcq
-from bcq.dataset import ActionBounds, Columns, Dataset, Provenance
-from bcq.environments import (
+from bcq.data.dataset import ActionBounds, Columns, Dataset, Provenance
+from bcq.runs.values import measure_run, values_by_step
+from bcq.simulation.environments import (
     make,
     set_simulator_state,
     simulator_state,
     state_from_observation,
 )
-from bcq.policy import Policy
-from bcq.values import (
-    HORIZON,
-    Values,
-    average_ranks,
-    measure_run,
-    measure_values,
-    true_values,
-    values_by_step,
-)
+from bcq.simulation.values import HORIZON, Values, average_ranks, measure_values, true_values
+from bcq.training.policy import Policy
 
 NAME, LIMIT, CLIFF = "Decay-v0", 30, 4.0
 SHRINK, DISCOUNT = 0.9, 0.99
@@ -157,7 +150,7 @@ def test_a_policy_draws_anew_at_each_step_of_each_rollout(monkeypatch: pytest.Mo
     dataset, seed = make_batch(), 5
     firsts = np.abs(dataset.observations + dataset.actions)[:, 0]
     rows = np.array([np.argmax(firsts > CLIFF), 3, 50, 100])  # one ends at once: the others stay
-    monkeypatch.setattr("bcq.values.HORIZON", 5)
+    monkeypatch.setattr("bcq.simulation.values.HORIZON", 5)
     policy = Policy(Restless(), dataset.task)
     truths, _ = true_values(policy, dataset, NAME, rows, DISCOUNT, seed)
     for pair, row in enumerate(rows.tolist()):
@@ -174,7 +167,7 @@ def test_a_policy_draws_anew_at_each_step_of_each_rollout(monkeypatch: pytest.Mo
 
 def test_rollouts_stop_after_a_thousand_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = make_batch()
-    monkeypatch.setattr("bcq.values.HORIZON", 5)
+    monkeypatch.setattr("bcq.simulation.values.HORIZON", 5)
     rows = np.arange(10)
     truths, _ = true_values(policy_for(dataset), dataset, NAME, rows, DISCOUNT, 0)
     np.testing.assert_allclose(truths, closed_form(dataset, rows, 5), atol=1e-4)
@@ -183,7 +176,7 @@ def test_rollouts_stop_after_a_thousand_steps(monkeypatch: pytest.MonkeyPatch) -
 def test_pairs_are_drawn_from_a_stream_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Role 4 of the seed 1: neither the evaluation's numbers nor the learner's."""
     dataset = make_batch()
-    monkeypatch.setattr("bcq.values.HORIZON", 1)
+    monkeypatch.setattr("bcq.simulation.values.HORIZON", 1)
     values = measure_values(policy_for(dataset), dataset, NAME, discount=DISCOUNT, seed=1)
     own = np.random.SeedSequence(1, spawn_key=(4,)).generate_state(1)[0] >> 1
     drawn = np.random.default_rng(int(own)).choice(len(dataset), 100, replace=False)
@@ -328,7 +321,7 @@ def test_measuring_during_training_changes_nothing_of_it_and_is_stored_raw(tmp_p
     assert rows[0].keys() == {"step", "row", "estimate", "truth", "limited"}
     assert Values.from_pairs(rows[100:]).truths.tolist() == last.truths.tolist()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bcq.values.HORIZON", 1)
+        patch.setattr("bcq.simulation.values.HORIZON", 1)
         rows = [measure_run(runs[0], dataset, NAME, seed=seed).rows.tolist() for seed in (0, 1)]
     assert rows[0] != rows[1]
     for seed in (0, 1):

@@ -18,17 +18,19 @@ if TYPE_CHECKING:
         EnsembleConfig,
         VAEBCConfig,
     )
-    from bcq.collection import collect_random
-    from bcq.dataset import ActionBounds, Dataset
-    from bcq.doctor import examine_dataset
-    from bcq.errors import BCQError, InputError
-    from bcq.evaluation import Evaluation, evaluate
-    from bcq.formats import load, save
-    from bcq.meter import Meter, extrapolation_meter
-    from bcq.policy import Policy
-    from bcq.runs import Run
-    from bcq.training import Schedule, train, train_run
-    from bcq.values import Values, measure_values
+    from bcq.collection.recipes import collect_random
+    from bcq.data.dataset import ActionBounds, Dataset
+    from bcq.data.doctor import examine_dataset
+    from bcq.data.formats import save
+    from bcq.judging.meter import Meter, extrapolation_meter
+    from bcq.runs.directory import Run
+    from bcq.runs.recording import Schedule, train_run
+    from bcq.simulation.batches import load
+    from bcq.simulation.evaluation import Evaluation, evaluate
+    from bcq.simulation.values import Values, measure_values
+    from bcq.system.errors import BCQError, InputError
+    from bcq.training.loop import train
+    from bcq.training.policy import Policy
 
     __version__: str
 
@@ -38,17 +40,19 @@ PLACES = {
         *("BC", "BCQ", "DDPG", "DQN", "VAEBC", "Ensemble"),
         *("BCConfig", "BCQConfig", "DDPGConfig", "DQNConfig", "VAEBCConfig", "EnsembleConfig"),
     ),
-    "bcq.collection": ("collect_random",),
-    "bcq.dataset": ("ActionBounds", "Dataset"),
-    "bcq.doctor": ("examine_dataset",),
-    "bcq.errors": ("BCQError", "InputError"),
-    "bcq.evaluation": ("Evaluation", "evaluate"),
-    "bcq.formats": ("load", "save"),
-    "bcq.meter": ("Meter", "extrapolation_meter"),
-    "bcq.policy": ("Policy",),
-    "bcq.runs": ("Run",),
-    "bcq.training": ("Schedule", "train", "train_run"),
-    "bcq.values": ("Values", "measure_values"),
+    "bcq.collection.recipes": ("collect_random",),
+    "bcq.data.dataset": ("ActionBounds", "Dataset"),
+    "bcq.data.doctor": ("examine_dataset",),
+    "bcq.system.errors": ("BCQError", "InputError"),
+    "bcq.simulation.evaluation": ("Evaluation", "evaluate"),
+    "bcq.data.formats": ("save",),
+    "bcq.simulation.batches": ("load",),
+    "bcq.judging.meter": ("Meter", "extrapolation_meter"),
+    "bcq.training.policy": ("Policy",),
+    "bcq.runs.directory": ("Run",),
+    "bcq.runs.recording": ("Schedule", "train_run"),
+    "bcq.training.loop": ("train",),
+    "bcq.simulation.values": ("Values", "measure_values"),
 }
 
 

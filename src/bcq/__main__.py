@@ -1,6 +1,6 @@
 """The command `bcq`, also as `python -m bcq`: Ctrl-C is watched for before anything heavy loads."""
 
-from bcq.interruption import watched
+from bcq.system.interruption import watched
 
 
 def main() -> None:

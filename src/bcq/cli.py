@@ -14,29 +14,29 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional
 from tyro.extras import SubcommandApp
 
 import bcq
-from bcq import interruption, progress
 from bcq.algorithms import ALGORITHMS, name_of
-from bcq.behaviour import BehaviourSchedule
-from bcq.collection import (
+from bcq.algorithms.learning import AlgorithmConfig
+from bcq.collection.behaviour import BehaviourSchedule
+from bcq.collection.experts import bundled, describe, find, read_expert, train_experts
+from bcq.collection.recipes import (
     collect_behaviour_to,
     collect_to,
     imitation,
     imperfect,
     random_batch,
 )
-from bcq.dataset import Finding
-from bcq.doctor import as_json, as_text, examine, repair
-from bcq.environments import require_registered
-from bcq.errors import BCQError, InputError, InterruptionError
-from bcq.experiments.presets import ExperimentName, PresetName
-from bcq.experts import bundled, describe, find, read_expert, train_experts
-from bcq.formats import Hints, as_dataset, bounds_for, convert, read, require_new, save
-from bcq.formats.mapping import parse_columns
-from bcq.formats.minari import PREFIX
-from bcq.learning import AlgorithmConfig
-from bcq.runs import Keep, use_compilation_cache
-from bcq.training import Schedule
-from bcq.values import measure_run
+from bcq.data.dataset import Finding
+from bcq.data.doctor import as_json, as_text, examine, repair
+from bcq.data.formats import Hints, as_dataset, bounds_for, convert, read, require_new, save
+from bcq.data.formats.mapping import parse_columns
+from bcq.data.formats.minari import PREFIX
+from bcq.paper.presets import ExperimentName, PresetName
+from bcq.runs.directory import Keep, use_compilation_cache
+from bcq.runs.recording import Schedule
+from bcq.runs.values import measure_run
+from bcq.simulation.environments import registered_bounds, require_registered
+from bcq.system import interruption, progress
+from bcq.system.errors import BCQError, InputError, InterruptionError
 
 Config = TypeVar("Config", bound=AlgorithmConfig)
 GOES_ON = "what was finished is kept; the same command goes on from there"
@@ -74,6 +74,7 @@ class Reading:
             action_low=self.action_low,
             action_high=self.action_high,
             action_margin=self.action_margin,
+            bounds_of=registered_bounds,
         )
 
 
@@ -104,7 +105,7 @@ class Train(Verb, Generic[Config]):
         directory = self.out or Path("runs") / name
         run = bcq.train_run(directory, self.algorithm, self.schedule, dataset, resume=self.resume)
         if self.schedule.true_value_every is not None:
-            from bcq import plots  # noqa: PLC0415 - matplotlib takes half a second to import
+            from bcq.runs import plots  # noqa: PLC0415 - matplotlib takes half a second to import
 
             plots.value_curve(run, directory / "values.png")
             print(f"estimated and true values are drawn in {directory / 'values.png'}")
@@ -182,7 +183,7 @@ class Evaluate(Verb):
             raise InputError(f"{self.data}: is not the batch that {self.run} learned from")
         figures: dict[str, object] = {"step": run.checkpoint_step(), "seed": self.seed}
         if self.values:
-            from bcq import plots  # noqa: PLC0415 - matplotlib takes half a second to import
+            from bcq.runs import plots  # noqa: PLC0415 - matplotlib takes half a second to import
 
             values = measure_run(run, dataset, self.environment(run), seed=self.seed)
             picture = run.directory / f"values-at-{run.checkpoint_step()}-seed{self.seed}.png"
@@ -403,7 +404,7 @@ class Inspect(Verb):
 
     def show(self, dataset: bcq.Dataset, findings: Sequence[Finding]) -> None:
         """Figures, findings and the picture of a batch without errors."""
-        from bcq import inspection  # noqa: PLC0415 - matplotlib takes half a second to import
+        from bcq.data import inspection  # noqa: PLC0415 - matplotlib takes half a second to import
 
         figures = inspection.summary(dataset)
         path = self.picture or beside(self.data).with_suffix(".png")
@@ -449,7 +450,7 @@ class CheetahDemo(Verb):
 
     def __call__(self) -> None:
         """Collects, trains, evaluates, draws."""
-        from bcq import demo  # noqa: PLC0415 - matplotlib takes half a second to import
+        from bcq.paper import demo  # noqa: PLC0415 - matplotlib takes half a second to import
 
         demo.cheetah(self.out, steps=self.steps, seed=self.seed)
 
@@ -468,7 +469,7 @@ class PendulumDemo(Verb):
 
     def __call__(self) -> None:
         """Collects, trains, evaluates, draws."""
-        from bcq import demo  # noqa: PLC0415 - matplotlib takes half a second to import
+        from bcq.paper import demo  # noqa: PLC0415 - matplotlib takes half a second to import
 
         demo.pendulum(self.out, steps=self.steps, seed=self.seed)
 
@@ -484,7 +485,7 @@ class Theory(Verb):
 
     def __call__(self) -> None:
         """Prints, draws, and fails if a statement does not hold."""
-        from bcq import theory  # noqa: PLC0415 - matplotlib takes half a second to import
+        from bcq.tabular import walk as theory  # noqa: PLC0415 - matplotlib takes half a second to import
 
         if not theory.walk(self.out, seed=self.seed):
             sys.exit("bcq: a statement of the paper did not hold")
@@ -511,7 +512,7 @@ class Reproduce(Verb):
 
     def __call__(self) -> None:
         """Runs, or says what would be run, or judges."""
-        from bcq import reproduce  # noqa: PLC0415 - matplotlib takes half a second to import
+        from bcq.paper import reproduce  # noqa: PLC0415 - matplotlib takes half a second to import
 
         out = self.out or Path("runs") / f"reproduce-{self.preset}"
         if self.check:

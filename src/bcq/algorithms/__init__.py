@@ -5,8 +5,8 @@ from bcq.algorithms.bcq import BCQ, BCQConfig
 from bcq.algorithms.ddpg import DDPG, DDPGConfig
 from bcq.algorithms.dqn import DQN, DQNConfig
 from bcq.algorithms.ensemble import Ensemble, EnsembleConfig
+from bcq.algorithms.learning import AlgorithmConfig
 from bcq.algorithms.vae_bc import VAEBC, VAEBCConfig
-from bcq.learning import AlgorithmConfig
 
 ALGORITHMS: dict[str, type[AlgorithmConfig]] = {
     "bcq": BCQConfig,

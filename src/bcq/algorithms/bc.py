@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import equinox as eqx
 from jax import Array
 
-from bcq.learning import Metrics, Minibatch, Trainable, adam, check_settings
-from bcq.networks import Actor
+from bcq.algorithms.learning import Metrics, Minibatch, Trainable, adam, check_settings
+from bcq.algorithms.networks import Actor
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from bcq.learning import (
+from bcq.algorithms.learning import (
     Metrics,
     Minibatch,
     Trainable,
@@ -18,7 +18,7 @@ from bcq.learning import (
     soft_minimum,
     track,
 )
-from bcq.networks import ConditionalVAE, Critics, PerturbationModel
+from bcq.algorithms.networks import ConditionalVAE, Critics, PerturbationModel
 
 
 @dataclass(frozen=True, kw_only=True)

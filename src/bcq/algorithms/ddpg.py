@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 from jax import Array
 
-from bcq.learning import (
+from bcq.algorithms.learning import (
     Metrics,
     Minibatch,
     Trainable,
@@ -15,7 +15,7 @@ from bcq.learning import (
     check_settings,
     track,
 )
-from bcq.networks import Actor, LateActionCritic
+from bcq.algorithms.networks import Actor, LateActionCritic
 
 
 @dataclass(frozen=True, kw_only=True)

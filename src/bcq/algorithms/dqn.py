@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
-from bcq.learning import (
+from bcq.algorithms.learning import (
     Metrics,
     Minibatch,
     Trainable,
@@ -15,7 +15,7 @@ from bcq.learning import (
     check_settings,
     track,
 )
-from bcq.networks import MLP
+from bcq.algorithms.networks import MLP
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from bcq.errors import InputError
-from bcq.learning import (
+from bcq.algorithms.learning import (
     Metrics,
     Minibatch,
     Trainable,
@@ -17,7 +16,8 @@ from bcq.learning import (
     check_settings,
     track,
 )
-from bcq.networks import Actor, Critics
+from bcq.algorithms.networks import Actor, Critics
+from bcq.system.errors import InputError
 
 EPSILON = 1e-8  # inside the root: without it the gradient is NaN where all critics agree
 

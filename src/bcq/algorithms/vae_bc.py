@@ -6,8 +6,8 @@ import equinox as eqx
 import jax
 from jax import Array
 
-from bcq.learning import Metrics, Minibatch, Trainable, adam, check_settings
-from bcq.networks import ConditionalVAE
+from bcq.algorithms.learning import Metrics, Minibatch, Trainable, adam, check_settings
+from bcq.algorithms.networks import ConditionalVAE
 
 
 @dataclass(frozen=True, kw_only=True)

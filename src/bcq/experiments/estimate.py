@@ -4,11 +4,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bcq import interruption
 from bcq.algorithms import DDPGConfig
-from bcq.collection import collect_random
-from bcq.dataset import Dataset
-from bcq.environments import time_limit_of
+from bcq.algorithms.learning import AlgorithmConfig
+from bcq.collection.recipes import collect_random
+from bcq.data.dataset import Dataset
 from bcq.experiments.jobs import (
     Batch,
     Behaviour,
@@ -18,10 +17,11 @@ from bcq.experiments.jobs import (
     is_finished,
     steps_done,
 )
-from bcq.learning import AlgorithmConfig
-from bcq.policy import Policy
-from bcq.progress import over
-from bcq.training import train
+from bcq.simulation.environments import time_limit_of
+from bcq.system import interruption
+from bcq.system.progress import over
+from bcq.training.loop import train
+from bcq.training.policy import Policy
 
 SECONDS = 2.0  # of updates that are timed
 START = 8.0  # seconds until a worker does its first update: imports, compiled code, data

@@ -16,19 +16,20 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from bcq.algorithms import ALGORITHMS, DDPGConfig, name_of
-from bcq.behaviour import BehaviourSchedule, behaviour_dataset, train_behaviour
-from bcq.collection import Recipe, collect_to, imitation, imperfect, random_batch
-from bcq.dataset import Dataset
-from bcq.errors import DivergenceError, InputError
+from bcq.algorithms.learning import AlgorithmConfig
+from bcq.collection.behaviour import BehaviourSchedule, behaviour_dataset, train_behaviour
+from bcq.collection.experts import Expert, bundled, find, keep_best, read_expert
+from bcq.collection.recipes import Recipe, collect_to, imitation, imperfect, random_batch
+from bcq.data.dataset import Dataset
+from bcq.data.formats import save
 from bcq.experiments.measures import final_measures
-from bcq.experts import Expert, bundled, find, keep_best, read_expert
-from bcq.files import make_directory, write_text
-from bcq.formats import load, save
-from bcq.learning import AlgorithmConfig
-from bcq.runs import Row, Run, last_step, read_json, surroundings
+from bcq.runs.directory import Row, Run, last_step, read_json, surroundings
+from bcq.runs.recording import Schedule, mean_return, train_run
+from bcq.simulation.batches import load
+from bcq.system.errors import DivergenceError, InputError
+from bcq.system.files import make_directory, write_text
 from bcq.tabular.illustrations import DISCOUNTS, counterexample
 from bcq.tabular.theorems import STATEMENTS, largest
-from bcq.training import Schedule, mean_return, train_run
 
 THREADS = 1  # of a job: two runs of one thread each are faster than one of two
 NUMBERS = 2  # raised when CHANGELOG says "numbers changed"; 2: streams of their own for each role

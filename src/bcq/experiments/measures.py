@@ -5,9 +5,9 @@ import numpy as np
 from jax import Array
 
 from bcq.algorithms.ensemble import Ensemble, uncertainty
-from bcq.dataset import Dataset, Floats
-from bcq.policy import Policy
-from bcq.seeds import Role, derive
+from bcq.data.dataset import Dataset, Floats
+from bcq.system.seeds import Role, derive
+from bcq.training.policy import Policy
 
 STATES = 1_000  # of the batch
 

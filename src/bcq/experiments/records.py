@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bcq.errors import InputError
 from bcq.experiments.jobs import (
     Batch,
     Behaviour,
@@ -22,10 +21,10 @@ from bcq.experiments.jobs import (
     is_finished,
     with_needs,
 )
-from bcq.experiments.presets import ExperimentName
-from bcq.files import require_regular, write_text
-from bcq.runs import Row, Run, as_lines, read_json, returns_by_step
-from bcq.values import values_by_step
+from bcq.runs.directory import Row, Run, as_lines, read_json, returns_by_step
+from bcq.runs.values import values_by_step
+from bcq.system.errors import InputError
+from bcq.system.files import require_regular, write_text
 
 Numbers = NDArray[np.float64]
 LAST = 3  # evaluations that count as final
@@ -94,7 +93,7 @@ def returns(one: Record) -> list[tuple[int, float]]:
     return [(step, float(np.mean(episodes))) for step, episodes in one.evaluations]
 
 
-def gather(experiments: Mapping[ExperimentName, Sequence[Job]], folder: Path) -> list[Record]:
+def gather(experiments: Mapping[str, Sequence[Job]], folder: Path) -> list[Record]:
     """A record of every finished run, in each role that it has."""
     roles: dict[tuple[str, str, str], tuple[Training | Behaviour, Batch | None, list[str]]] = {}
     for experiment, jobs in experiments.items():

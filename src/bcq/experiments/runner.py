@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TextIO
 
-from bcq import interruption, progress
-from bcq.errors import InterruptionError
 from bcq.experiments.jobs import (
     Job,
     directory_name,
@@ -22,9 +20,11 @@ from bcq.experiments.jobs import (
     steps_done,
     with_needs,
 )
-from bcq.files import last_line, make_directory, write_text
-from bcq.progress import words
-from bcq.runs import locked
+from bcq.runs.directory import locked
+from bcq.system import interruption, progress
+from bcq.system.errors import InterruptionError
+from bcq.system.files import last_line, make_directory, write_text
+from bcq.system.progress import words
 
 POLL = 0.5  # seconds between two looks at what runs
 SAVING = 60.0  # seconds that a job may take to finish what it is at, evaluation included

@@ -7,10 +7,10 @@ import threading
 import time
 from pathlib import Path
 
-from bcq import interruption
-from bcq.errors import BCQError, InterruptionError
 from bcq.experiments.jobs import from_json, perform
-from bcq.runs import read_json, use_compilation_cache
+from bcq.runs.directory import read_json, use_compilation_cache
+from bcq.system import interruption
+from bcq.system.errors import BCQError, InterruptionError
 
 WATCH = 0.5  # seconds between two looks at the parent
 

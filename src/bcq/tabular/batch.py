@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.random import Generator
 
-from bcq.errors import InputError
+from bcq.system.errors import InputError
 from bcq.tabular.mdp import (
     FiniteMDP,
     Flags,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bcq.errors import InputError
+from bcq.system.errors import InputError
 from bcq.tabular.batch import TabularBatch
 from bcq.tabular.mdp import Flags, Floats, Indices, require_finite
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from bcq.errors import InputError
+from bcq.system.errors import InputError
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bcq.errors import InputError
+from bcq.system.errors import InputError
 from bcq.tabular.batch import TabularBatch, batch_mdp, require_coherent, require_initial_q
 from bcq.tabular.mdp import FiniteMDP, Floats, Indices, greedy, value_iteration
 

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 from numpy.random import Generator
 
-from bcq.errors import InputError
+from bcq.system.errors import InputError
 from bcq.tabular.batch import (
     TabularBatch,
     batch_constrained_policy,

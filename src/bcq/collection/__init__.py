@@ -1,0 +1,1 @@
+"""The paper's batches: agents, experts, recipes."""

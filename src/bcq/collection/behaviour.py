@@ -1,0 +1,245 @@
+"""The behavioural agent: DDPG learning online, in the paper's regime (supplement F, G).
+
+Trained after each episode, one update a time step. Its run directory also holds every transition,
+in order: `rows.bin`.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from bcq.algorithms import DDPG, DDPGConfig, name_of
+from bcq.algorithms.learning import Minibatch, check_settings
+from bcq.algorithms.networks import Actor
+from bcq.collection.buffer import (
+    RowFile,
+    Rows,
+    as_dataset,
+    as_rows,
+    empty_on_device,
+    row_type,
+    write_to_device,
+)
+from bcq.data.dataset import Dataset, Floats, Provenance, TaskSpec
+from bcq.runs.directory import Keep, Row, Run, last_step, locked, require_keep, surroundings
+from bcq.runs.recording import evaluate_into, open_run, stop_if_not_finite
+from bcq.simulation.environments import Environment, make, task_of
+from bcq.simulation.rollouts import Step, lockstep
+from bcq.system import interruption
+from bcq.system.errors import InterruptionError, require_seed
+from bcq.system.files import make_directory
+from bcq.system.progress import Progress
+from bcq.system.seeds import Role, derive, exploration, reset_seed
+from bcq.training.loop import ESTIMATE_EVERY, Keys, create_compiled, update_until, value_estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class BehaviourSchedule:
+    """How a behavioural agent explores and for how long; the defaults are the paper's."""
+
+    env: str
+    """Gymnasium environment to learn in"""
+    steps: int = 1_000_000
+    """time steps to explore for"""
+    seed: int = 0
+    """seed of everything random: first weights, episodes, exploration, minibatches, evaluation"""
+    noise: float = 0.1
+    """standard deviation of the exploration noise, in half-widths of the action range"""
+    random_steps: int | None = None
+    """time steps of uniformly random actions at the start; 10,000 for HalfCheetah, else 1,000"""
+    evaluate_every: int = 5_000
+    """time steps between two evaluations, made at the first end of an episode past them"""
+    evaluate_episodes: int = 10
+    """episodes in an evaluation"""
+    keep: Keep = 1
+    """checkpoints to keep, the newest ones; one is made at each evaluation"""
+
+    def __post_init__(self) -> None:
+        if self.random_steps is None:
+            warm_up = 10_000 if self.env.startswith("HalfCheetah") else 1_000
+            object.__setattr__(self, "random_steps", warm_up)
+        check_settings(
+            self,
+            at_least_one=("steps", "evaluate_every", "evaluate_episodes"),
+            not_negative=("noise", "random_steps"),
+        )
+        require_keep(self.keep)
+        require_seed(self.seed)
+
+
+@dataclass
+class Agent:
+    """A behavioural agent in the middle of its life, at the end of an episode."""
+
+    learner: DDPG
+    buffer: Minibatch
+    steps: int = 0  # time steps, and updates
+    episodes: int = 0
+
+
+def train_behaviour(
+    directory: Path, config: DDPGConfig, schedule: BehaviourSchedule, *, resume: bool = False
+) -> Run:
+    """Trains online into a run directory; resumed, as if it had never been interrupted."""
+    environment = make(schedule.env)
+    environment.reset(seed=0)
+    make_directory(directory)
+    with locked(directory):
+        settings = settings_of(config, schedule, task_of(environment))
+        run = open_run(directory, settings, resume=resume)
+        with interruption.deferred():
+            continue_behaviour(run, config, schedule, environment)
+    environment.close()
+    return run
+
+
+def behaviour_dataset(run: Run, recipe: str, *, first: int | None = None) -> Dataset:
+    """The first transitions of a behavioural agent's life, all unless told, in order."""
+    schedule = BehaviourSchedule(**run.config["schedule"])
+    environment = make(schedule.env)
+    environment.reset(seed=0)
+    rows = RowFile(run.directory / "rows.bin", row_type(environment)).read()[:first]
+    provenance = Provenance(
+        environment=schedule.env,
+        recipe=recipe,
+        behaviour=f"DDPG learning, noise {schedule.noise:g}",
+        seed=schedule.seed,
+        version=run.config["versions"]["bcq"],
+    )
+    return as_dataset(rows, run.task.bounds, provenance, str(run.directory))
+
+
+def settings_of(config: DDPGConfig, schedule: BehaviourSchedule, task: TaskSpec) -> Row:
+    """Everything a behavioural agent depends on, as it stands in its config.json."""
+    return {
+        "algorithm": name_of(config),
+        "settings": asdict(config),
+        "schedule": asdict(schedule),
+        "dataset": {"recipe": "online", "environment": schedule.env},
+        "task": task.as_json(),
+        **surroundings(),
+    }
+
+
+def continue_behaviour(
+    run: Run, config: DDPGConfig, schedule: BehaviourSchedule, environment: Environment
+) -> None:
+    """Lives from the newest checkpoint, or from the beginning, to the end of the schedule."""
+    log = RowFile(run.directory / "rows.bin", row_type(environment))
+    keys = Keys.of(derive(schedule.seed, Role.AGENT))
+    agent = restored(run, config, schedule, log, keys)
+    with Progress("exploring", schedule.steps, "step", done=agent.steps) as bar:
+        if run.checkpoint_step() is None:
+            evaluate_into(run, 0, agent.learner, schedule, bar)
+        while agent.steps < schedule.steps:
+            start = time.perf_counter()
+            rows = as_rows(episode(environment, agent, schedule), log.kind)
+            log.append(rows)
+            if not (rows["terminated"][-1] or rows["truncated"][-1]):
+                break  # the schedule ends within an episode: it is kept, and not learned from
+            acted = time.perf_counter()
+            before = agent.steps
+            learn(run, agent, rows, keys)
+            seconds = {"acting": acted - start, "learning": time.perf_counter() - acted}
+            run.append("timing.jsonl", [{"step": agent.steps, **seconds}])
+            bar.advance(agent.steps - before)
+            due = agent.steps // schedule.evaluate_every > before // schedule.evaluate_every
+            stopping = interruption.requested() and agent.steps < schedule.steps
+            if due:
+                evaluate_into(run, agent.steps, agent.learner, schedule, bar)
+            if due or stopping:
+                log.sync()
+                run.save(agent.steps, agent.learner, keep=schedule.keep, passing=not due)
+            if stopping:
+                raise InterruptionError(
+                    f"step {agent.steps:,} of {schedule.steps:,} is saved in {run.directory}; "
+                    "the same command goes on from there"
+                )
+        log.sync()
+        if last_step(run.directory / "episodes.jsonl") != agent.steps:
+            evaluate_into(run, agent.steps, agent.learner, schedule, bar)
+        pointer = run.pointer()
+        if pointer is None or pointer["step"] != agent.steps or pointer.get("passing"):
+            run.save(agent.steps, agent.learner, keep=schedule.keep)
+
+
+def restored(
+    run: Run, config: DDPGConfig, schedule: BehaviourSchedule, log: RowFile, keys: Keys
+) -> Agent:
+    """The agent at the newest checkpoint, or a new one."""
+    task = run.task
+    checkpoint = run.load()
+    run.remove_leftovers()
+    run.cut_back(-1 if checkpoint is None else checkpoint[0])
+    steps, learner = checkpoint or (
+        0,
+        create_compiled(config, task.observation_size, task.action_size, keys.creation),
+    )
+    log.cut_back(steps)
+    rows = log.read()
+    return Agent(
+        learner=cast(DDPG, learner),
+        buffer=write_to_device(empty_on_device(task, schedule.steps), rows, 0, task.bounds),
+        steps=steps,
+        episodes=int((rows["terminated"] | rows["truncated"]).sum()),
+    )
+
+
+def episode(environment: Environment, agent: Agent, schedule: BehaviourSchedule) -> Iterator[Step]:
+    """Plays the next episode, to its end or to that of the schedule."""
+    own = derive(schedule.seed, Role.AGENT)
+    observation, _ = environment.reset(seed=reset_seed(own, agent.episodes))
+    generator = exploration(own, agent.episodes)
+    task = task_of(environment)
+    random_steps = schedule.random_steps or 0
+
+    def explore(observations: Floats, _: object, time: int) -> Floats:
+        if agent.steps + time < random_steps:
+            actions = generator.uniform(-1, 1, (1, task.action_size))
+        else:
+            noise = generator.normal(0, schedule.noise, (1, task.action_size))
+            actions = np.asarray(act(agent.learner.actor.model, observations)) + noise
+        return task.bounds.denormalise(np.clip(actions, -1, 1).astype(np.float32))
+
+    left = schedule.steps - agent.steps
+    return islice(lockstep([environment], observation[None], explore), left)
+
+
+@jax.jit
+def act(actor: Actor, observations: Array) -> Array:
+    """Actions on the [-1, 1] scale, without noise."""
+    return actor(observations)
+
+
+def learn(run: Run, agent: Agent, rows: Rows, keys: Keys) -> None:
+    """One update for each row of an episode that has ended, from all rows so far."""
+    agent.buffer = write_to_device(agent.buffer, rows, agent.steps, run.task.bounds)
+    windows = jnp.array([agent.steps + len(rows)])
+    while agent.steps < windows[0]:
+        stop = min(agent.steps - agent.steps % ESTIMATE_EVERY + ESTIMATE_EVERY, int(windows[0]))
+        learner, totals = update_until(
+            agent.learner,
+            agent.buffer,
+            windows,
+            keys.updates,
+            agent.steps,
+            stop,
+            agent.learner.config.batch_size,
+        )
+        metrics = {name: float(total) / (stop - agent.steps) for name, total in totals.items()}
+        agent.learner, agent.steps = cast(DDPG, learner), stop
+        if stop % ESTIMATE_EVERY == 0:
+            key = jax.random.fold_in(keys.estimates, stop)
+            estimate = value_estimate(agent.learner, agent.buffer, windows[0], key)
+            metrics["value_estimate"] = float(estimate)
+        stop_if_not_finite(run, stop, agent.learner, metrics)
+        run.append("metrics.jsonl", [{"step": stop, "episode": agent.episodes, **metrics}])
+    agent.episodes += 1

@@ -1,0 +1,136 @@
+"""Transitions while they are collected: append-only on disk, preallocated on the device."""
+
+import os
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from bcq.algorithms.learning import Minibatch
+from bcq.data.dataset import ActionBounds, Columns, Dataset, Provenance, TaskSpec
+from bcq.simulation.environments import Environment, simulator_state, task_of
+from bcq.simulation.rollouts import Step
+from bcq.system.errors import InputError
+from bcq.system.files import require_regular
+
+Rows = NDArray[Any]  # structured: a field a column of the batch
+WRITE_ROWS = 1_000  # rows that one write to the device takes
+
+
+def row_type(environment: Environment) -> np.dtype[Any]:
+    """A transition as it lies on disk; the environment must have been reset."""
+    task, state = task_of(environment), simulator_state(environment)
+    fields: list[tuple[str, Any, tuple[int, ...]]] = [
+        ("observations", np.float32, (task.observation_size,)),
+        ("actions", np.float32, (task.action_size,)),
+        ("rewards", np.float32, ()),
+        ("next_observations", np.float32, (task.observation_size,)),
+        ("terminated", np.bool_, ()),
+        ("truncated", np.bool_, ()),
+    ]
+    if state is not None:
+        fields += [
+            (name, np.float64, part.shape)
+            for name, part in zip(("qpos", "qvel"), state, strict=True)
+        ]
+    return np.dtype(fields)
+
+
+def as_rows(steps: Iterable[Step], kind: np.dtype[Any]) -> Rows:
+    """Steps of one or several episodes as rows, episode after episode."""
+    steps = list(steps)
+    episodes = np.concatenate([step.episodes for step in steps])
+    rows = np.zeros(len(episodes), kind)
+    states = [state for step in steps for state in step.states]
+    for name in kind.names or ():
+        rows[name] = (
+            np.array([getattr(state, name) for state in states])
+            if name in ("qpos", "qvel")
+            else np.concatenate([getattr(step, name) for step in steps])
+        )
+    return rows[np.argsort(episodes, kind="stable")]
+
+
+class RowFile:
+    """Rows on disk. What was appended since the last `sync` may be lost; `cut_back` removes it."""
+
+    def __init__(self, path: Path, kind: np.dtype[Any]):
+        require_regular(path)
+        self.path = path
+        self.kind = kind
+
+    def append(self, rows: Rows) -> None:
+        """Adds rows."""
+        try:
+            with self.path.open("ab") as file:
+                file.write(rows.tobytes())
+        except OSError as error:
+            raise InputError(f"cannot write {self.path}: {error.strerror}") from error
+
+    def sync(self) -> None:
+        """Makes what was appended survive a power cut."""
+        with self.path.open("ab") as file:
+            os.fsync(file.fileno())
+
+    def cut_back(self, count: int) -> None:
+        """Keeps the first rows only."""
+        size = count * self.kind.itemsize
+        with self.path.open("ab") as file:
+            if file.tell() < size:
+                raise InputError(
+                    f"{self.path}: is damaged (it holds {file.tell() // self.kind.itemsize} rows, "
+                    f"not the {count} of its checkpoint); collect anew"
+                )
+            file.truncate(size)
+
+    def read(self) -> Rows:
+        """All rows."""
+        return np.fromfile(self.path, self.kind)
+
+
+def as_dataset(rows: Rows, bounds: ActionBounds, provenance: Provenance, source: str) -> Dataset:
+    """Rows as a batch."""
+    arrays = {name: np.ascontiguousarray(rows[name]) for name in rows.dtype.names or ()}
+    return Dataset.from_columns(Columns(source, arrays, provenance), bounds)
+
+
+def empty_on_device(task: TaskSpec, capacity: int) -> Minibatch:
+    """Room for so many rows, and for what the last write may reach beyond them."""
+    capacity += WRITE_ROWS
+    observations = jnp.zeros((capacity, task.observation_size))
+    return Minibatch(
+        observations=observations,
+        actions=jnp.zeros((capacity, task.action_size)),
+        rewards=jnp.zeros(capacity),
+        next_observations=jnp.zeros_like(observations),
+        terminated=jnp.zeros(capacity, bool),
+    )
+
+
+def write_to_device(buffer: Minibatch, rows: Rows, start: int, bounds: ActionBounds) -> Minibatch:
+    """Puts rows into the buffer from row `start` on; what was there is used up."""
+    for first in range(0, len(rows), WRITE_ROWS):
+        part = rows[first : first + WRITE_ROWS]
+        padded = np.zeros(WRITE_ROWS, rows.dtype)
+        padded[: len(part)] = part
+        padded["actions"] = bounds.normalise(padded["actions"])
+        new = Minibatch(*(jnp.asarray(padded[name]) for name in Minibatch._fields))
+        buffer = write_in_place(buffer, new, start + first)
+    return buffer
+
+
+@partial(jax.jit, donate_argnums=0)
+def write_in_place(buffer: Minibatch, new: Minibatch, start: Array | int) -> Minibatch:
+    """The buffer with new rows, in the memory of the old one."""
+    return Minibatch(
+        *(
+            jax.lax.dynamic_update_slice_in_dim(column, rows, start, axis=0)
+            for column, rows in zip(buffer, new, strict=True)
+        )
+    )

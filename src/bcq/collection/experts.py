@@ -1,0 +1,241 @@
+"""Experts: trained by the behavioural agent's own command, ranked, and a few bundled."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+import safetensors.numpy
+from jax import Array
+from safetensors import SafetensorError
+
+from bcq.algorithms import DDPG, DDPGConfig
+from bcq.algorithms.networks import Actor
+from bcq.collection.behaviour import BehaviourSchedule, train_behaviour
+from bcq.data.dataset import TaskSpec
+from bcq.runs.directory import Row, Run, named_arrays, read_json, returns_by_step, with_arrays
+from bcq.simulation.evaluation import evaluate
+from bcq.system.errors import InputError
+from bcq.system.files import make_directory, replacing, require_regular, write_text
+from bcq.system.seeds import Role, derive
+from bcq.training.policy import Policy
+
+BUNDLED = Path(__file__).parent / "bundled"
+LAST = 10  # evaluations that tell how an agent ended
+SHORTLIST = 10  # checkpoints of an agent that are compared on fresh episodes
+CHOICE_EPISODES = 50
+CARD_EPISODES = 100
+LEG = 100_000  # time steps by which the best agents are carried on
+
+
+class ActorAlone(eqx.Module):
+    """What is left of DDPG when it no longer learns."""
+
+    actor: Actor
+
+    def act(self, observations: Array, keys: Array) -> Array:
+        """The actor's action, without noise."""
+        del keys  # nothing is drawn
+        return self.actor(observations)
+
+
+@dataclass(frozen=True)
+class Expert:
+    """A policy, where it belongs, and what is known of it."""
+
+    name: str
+    environment: str
+    policy: Policy
+    card: Row
+
+
+def bundled(environment: str) -> list[Path]:
+    """Experts that ship with the package, the best first."""
+    return sorted(BUNDLED.glob(f"{environment}-*.safetensors"))
+
+
+def find(source: str, environment: str) -> Expert:
+    """A bundled expert by its number, or any policy by its file or run directory."""
+    if source.isdecimal():
+        paths = bundled(environment)
+        if int(source) >= len(paths):
+            raise InputError(
+                f"policy {source}: {len(paths)} experts of {environment} are bundled; "
+                "train one with `bcq experts train`, and name its folder with --policy"
+            )
+        return read_expert(paths[int(source)])
+    expert = of_run(Path(source), environment) if Path(source).is_dir() else read_expert(source)
+    if expert.environment != environment:
+        raise InputError(f"policy {source}: is for {expert.environment}, not for {environment}")
+    return expert
+
+
+def of_run(directory: Path, environment: str) -> Expert:
+    """The policy of a run, as an expert."""
+    run = Run.open(directory)
+    policy = run.policy()
+    known = run.config["schedule"].get("env") or run.config["dataset"].get("environment")
+    digest = hashlib.sha256(safetensors.numpy.save(named_arrays(policy.learner))).hexdigest()
+    name = f"{run.config['algorithm']} at step {run.checkpoint_step()} ({digest[:12]})"
+    return Expert(name, known or environment, policy, run.config)
+
+
+def read_expert(path: str | Path) -> Expert:
+    """An expert from its safetensors file and the card beside it."""
+    path = Path(path)
+    require_regular(path)
+    card = read_json(path.with_suffix(".json"))
+    try:
+        task = TaskSpec.from_json(card["task"])
+        sizes = (task.observation_size, task.action_size, tuple(card["hidden_sizes"]))
+        skeleton = jax.eval_shape(lambda: ActorAlone(Actor(*sizes, jax.random.key(0))))
+        arrays = safetensors.numpy.load(path.read_bytes())
+        learner = with_arrays(skeleton, arrays, path)
+        name = f"expert {path.stem} (seed {card['seed']}, {card['steps']:,} steps)"
+        return Expert(name, card["environment"], Policy(learner, task), card)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from error
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise InputError(f"{path.with_suffix('.json')}: is no expert's card: {error}") from error
+
+
+def describe(expert: Expert) -> str:
+    """A line on an expert, selection disclosed."""
+    card = expert.card
+    mean, std = (
+        card[f"{kind}_return_of_{CARD_EPISODES}_fresh_episodes"] for kind in ("mean", "std")
+    )
+    final = card["ranking"][card["rank"]]
+    return (
+        f"{expert.environment} {card['rank']}: return {mean:.0f} ± {std:.0f} (std, "
+        f"{CARD_EPISODES} episodes); {card['algorithm']}, seed {card['seed']}, number "
+        f"{card['rank'] + 1} of {len(card['ranking'])}, at step {card['steps']:,} of "
+        f"{final['trained_steps']:,}, where its last ten evaluations earned "
+        f"{card['mean_return_of_the_last_ten_evaluations']:.0f}"
+    )
+
+
+class Choice(NamedTuple):
+    """An agent's best checkpoint, and what it earns on the episodes it was chosen by."""
+
+    run: Run
+    step: int
+    score: float
+
+
+def train_experts(
+    directory: Path, schedules: Sequence[BehaviourSchedule], *, keep: int, longest: int = 0
+) -> list[Path]:
+    """Trains an agent for each schedule, keeps the best, records all; finished ones stay.
+
+    The best are carried on, a leg at a time and up to `longest` steps, while their best checkpoint
+    is of the last leg. Every agent's figures are in `ENV-ranking.json`, so that the selection can
+    be judged.
+    """
+
+    def trained(schedule: BehaviourSchedule) -> Run:
+        name = f"{schedule.env}-seed{schedule.seed}"
+        if (directory / name / "config.json").exists():  # perhaps carried on already
+            steps = Run.open(directory / name).config["schedule"]["steps"]
+            schedule = replace(schedule, steps=max(steps, schedule.steps))
+        return train_behaviour(directory / name, DDPGConfig(), schedule, resume=True)
+
+    choices = ranked([trained(schedule) for schedule in schedules])
+    for i in range(min(keep, len(choices))):
+        schedule = BehaviourSchedule(**choices[i].run.config["schedule"])
+        while choices[i].step > schedule.steps - LEG and schedule.steps < longest:
+            schedule = replace(schedule, steps=min(schedule.steps + LEG, longest))
+            choices[i] = best_checkpoint(trained(schedule))
+    return write_best(choices, directory / "kept", keep=keep)
+
+
+def keep_best(runs: Sequence[Run], kept: Path, *, keep: int) -> list[Path]:
+    """Writes the best agents, and how all fared."""
+    return write_best(ranked(runs), kept, keep=keep)
+
+
+def ranked(runs: Sequence[Run]) -> list[Choice]:
+    """The best checkpoint of each agent, the best agent first."""
+    return sorted(map(best_checkpoint, runs), key=lambda choice: choice.score, reverse=True)
+
+
+def best_checkpoint(run: Run) -> Choice:
+    """The one that earns most on fresh episodes, of those that the agent's evaluations favour."""
+    evaluations = returns_by_step(run)
+    kept = [one["step"] for one in run.checkpoints()]
+    favoured = sorted(kept, key=lambda step: np.mean(evaluations[step]), reverse=True)[:SHORTLIST]
+    schedule = run.config["schedule"]
+    seed = derive(schedule["seed"], Role.CHOICE)
+    scores = {
+        step: evaluate(run.policy(step), schedule["env"], episodes=CHOICE_EPISODES, seed=seed).mean
+        for step in favoured
+    }
+    step = max(scores, key=lambda step: scores[step])
+    return Choice(run, step, scores[step])
+
+
+def write_best(choices: Sequence[Choice], kept: Path, *, keep: int) -> list[Path]:
+    """The best experts with their cards, and the ranking of all."""
+    choices = sorted(choices, key=lambda choice: choice.score, reverse=True)
+    ranking = [
+        {
+            "seed": run.config["schedule"]["seed"],
+            "steps": step,
+            "score": score,
+            "trained_steps": run.checkpoint_step(),
+            "mean_return_of_the_last_ten_evaluations": last_ten(run),
+            "kept": i < keep,
+        }
+        for i, (run, step, score) in enumerate(choices)
+    ]
+    make_directory(kept)
+    environment = choices[0].run.config["schedule"]["env"]
+    write_text(kept / f"{environment}-ranking.json", json.dumps(ranking, indent=2) + "\n")
+    return [
+        write_expert(choice, kept / f"{environment}-{rank}.safetensors", rank, ranking)
+        for rank, choice in enumerate(choices[:keep])
+    ]
+
+
+def last_ten(run: Run) -> float:
+    """The mean of the last ten evaluations: how the agent ended, nothing chosen."""
+    evaluations = returns_by_step(run)
+    return float(np.mean([np.mean(evaluations[step]) for step in sorted(evaluations)[-LAST:]]))
+
+
+def write_expert(choice: Choice, path: Path, rank: int, ranking: list[Row]) -> Path:
+    """The actor of a run, with a card that says where it comes from and what it earns."""
+    run, step, score = choice
+    policy = run.policy(step)
+    assert isinstance(policy.learner, DDPG)
+    alone = ActorAlone(policy.learner.actor.model)
+    schedule = run.config["schedule"]
+    test = evaluate(Policy(alone, run.task), schedule["env"], episodes=CARD_EPISODES, seed=rank)
+    card: dict[str, Any] = {
+        "environment": schedule["env"],
+        "algorithm": run.config["algorithm"],
+        "seed": schedule["seed"],
+        "steps": step,
+        "rank": rank,
+        "ranking": ranking,
+        f"mean_return_of_{CHOICE_EPISODES}_episodes_it_was_chosen_by": score,
+        "mean_return_of_the_last_ten_evaluations": last_ten(run),
+        f"mean_return_of_{CARD_EPISODES}_fresh_episodes": test.mean,
+        f"std_return_of_{CARD_EPISODES}_fresh_episodes": test.std,
+        "hidden_sizes": run.config["settings"]["hidden_sizes"],
+        "task": run.config["task"],
+        "schedule": schedule,
+        "settings": run.config["settings"],
+        "versions": run.config["versions"],
+        "commit": run.config["commit"],
+        "threads": run.config["threads"],
+    }
+    write_text(path.with_suffix(".json"), json.dumps(card, indent=2) + "\n")
+    with replacing(path) as temporary:
+        temporary.write_bytes(safetensors.numpy.save(named_arrays(alone)))
+    return path

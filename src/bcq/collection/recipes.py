@@ -1,0 +1,279 @@
+"""The paper's batches (Sections 3.1 and 5, supplement D.3 and F)."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bcq.algorithms import DDPGConfig
+from bcq.algorithms.learning import check_settings
+from bcq.collection.behaviour import BehaviourSchedule, behaviour_dataset, train_behaviour
+from bcq.collection.buffer import RowFile, as_dataset, as_rows, row_type
+from bcq.collection.experts import Expert
+from bcq.data.dataset import ActionBounds, Dataset, Floats, Provenance
+from bcq.data.formats import require_new, save
+from bcq.runs.directory import locked, read_json
+from bcq.simulation.environments import Environment, make, task_of
+from bcq.simulation.rollouts import Step, lockstep
+from bcq.system import interruption
+from bcq.system.errors import InputError, InterruptionError, require_seed
+from bcq.system.files import make_directory, write_text
+from bcq.system.progress import Progress
+from bcq.system.seeds import Role, derive, exploration, reset_seed
+
+WAVE = 10  # episodes that are played in lock-step
+
+
+class Wave(NamedTuple):
+    """Episodes that are played together, and what they draw from."""
+
+    seed: int
+    generators: Sequence[np.random.Generator]  # one an episode
+
+
+class Behaviour(Protocol):
+    """Who acts while a batch is collected."""
+
+    @property
+    def description(self) -> str:
+        """In words, for the batch's attributes."""
+        ...
+
+    def act(self, observations: Floats, rows: NDArray[np.int64], time: int, wave: Wave) -> Floats:
+        """An action a row; row i may draw from generator i of the wave."""
+        ...
+
+
+@dataclass(frozen=True)
+class UniformlyRandom:
+    """Uniformly random actions (supplement D.3)."""
+
+    bounds: ActionBounds
+    description: str = "uniform"
+
+    def act(self, observations: Floats, rows: NDArray[np.int64], time: int, wave: Wave) -> Floats:
+        """Looks at nothing."""
+        del observations, time
+        low, high = self.bounds.low, self.bounds.high
+        return np.array([wave.generators[row].uniform(low, high) for row in rows], np.float32)
+
+
+@dataclass(frozen=True)
+class Demonstrator:
+    """An expert, as it is (Batch 3) or with two kinds of noise (imperfect demonstrations)."""
+
+    expert: Expert
+    noise: float = 0.0  # standard deviation, in half-widths of the action range
+    random_probability: float = 0.0  # of a uniformly random action instead
+
+    def __post_init__(self) -> None:
+        check_settings(self, not_negative=("noise",), fractions=("random_probability",))
+
+    @property
+    def description(self) -> str:
+        """Which expert, how noisy."""
+        return (
+            f"{self.expert.name}, random with probability {self.random_probability:g}, "
+            f"otherwise noise {self.noise:g}"
+        )
+
+    def act(self, observations: Floats, rows: NDArray[np.int64], time: int, wave: Wave) -> Floats:
+        """The expert's action plus noise, clipped to the bounds, or a random one."""
+        policy = self.expert.policy
+        bounds, size = policy.task.bounds, policy.task.action_size
+        actions = policy.act(
+            observations, seed=wave.seed, step=time, rows=rows, capacity=len(wave.generators)
+        )
+        for i, row in enumerate(rows.tolist()):
+            generator = wave.generators[row]
+            if generator.random() < self.random_probability:
+                actions[i] = generator.uniform(bounds.low, bounds.high)
+            else:
+                noise = generator.normal(0, self.noise, size) * bounds.half_width
+                actions[i] = np.clip(actions[i] + noise, bounds.low, bounds.high)
+        return actions
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides the numbers of a batch which a fixed behaviour collects."""
+
+    name: str
+    environment: str
+    behaviour: Behaviour
+    transitions: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        check_settings(self, at_least_one=("transitions",))
+        require_seed(self.seed)
+
+    def settings(self) -> dict[str, Any]:
+        """The form it has in a file."""
+        return {
+            "recipe": self.name,
+            "environment": self.environment,
+            "behaviour": self.behaviour.description,
+            "transitions": self.transitions,
+            "seed": self.seed,
+            "version": version("bcq"),
+        }
+
+
+def random_batch(environment: str, *, transitions: int = 5_000, seed: int = 0) -> Recipe:
+    """Uniformly random actions (supplement D.3)."""
+    behaviour = UniformlyRandom(task_of(make(environment)).bounds)
+    return Recipe("random", environment, behaviour, transitions, seed)
+
+
+def imitation(expert: Expert, *, transitions: int = 1_000_000, seed: int = 0) -> Recipe:
+    """An expert, without noise (Batch 3)."""
+    return Recipe("imitation", expert.environment, Demonstrator(expert), transitions, seed)
+
+
+def imperfect(
+    expert: Expert,
+    *,
+    transitions: int = 100_000,
+    noise: float = 0.3,
+    random_probability: float = 0.3,
+    seed: int = 0,
+) -> Recipe:
+    """An expert with two kinds of noise (Section 5, imperfect demonstrations)."""
+    behaviour = Demonstrator(expert, noise, random_probability)
+    return Recipe("imperfect", expert.environment, behaviour, transitions, seed)
+
+
+def collect(recipe: Recipe, *, folder: Path | None = None, progress: bool = False) -> Dataset:
+    """Plays episodes until there are enough transitions; the last may be cut short.
+
+    Episode i starts from (seed, i). With a folder, an interrupted collection goes on there, and
+    gives the batch that it would have given.
+    """
+    environments = [make(recipe.environment) for _ in range(WAVE)]
+    environments[0].reset(seed=0)
+    with collecting_in(folder) as directory:
+        log = RowFile(directory / "rows.bin", row_type(environments[0]))
+        waves, count = progress_of(directory, recipe)
+        log.cut_back(count)
+        with Progress("collecting", recipe.transitions, "step", done=count, shown=progress) as bar:
+            while count < recipe.transitions:
+                left = recipe.transitions - count
+                steps = islice(play(environments, recipe, WAVE * waves), left)
+                rows = as_rows(counted(steps, left, bar), log.kind)
+                log.append(rows)
+                log.sync()
+                waves, count = waves + 1, count + len(rows)
+                note_progress(directory, recipe, waves, count)
+                if folder is not None and interruption.requested() and count < recipe.transitions:
+                    raise InterruptionError(
+                        f"{count:,} of {recipe.transitions:,} transitions are kept in {folder}; "
+                        "the same command goes on from there"
+                    )
+        rows = log.read()[: recipe.transitions]
+    bounds = task_of(environments[0]).bounds
+    for environment in environments:
+        environment.close()
+    provenance = Provenance(
+        environment=recipe.environment,
+        recipe=recipe.name,
+        behaviour=recipe.behaviour.description,
+        seed=recipe.seed,
+        version=version("bcq"),
+    )
+    return as_dataset(rows, bounds, provenance, f"{recipe.name} batch of {recipe.environment}")
+
+
+def play(environments: Sequence[Environment], recipe: Recipe, first: int) -> Iterator[Step]:
+    """Episodes number `first` and following, one an environment."""
+    own = derive(recipe.seed, Role.BATCH)
+    numbers = range(first, first + len(environments))
+    seeds = [reset_seed(own, number) for number in numbers]
+    observations = np.array(
+        [env.reset(seed=seed)[0] for env, seed in zip(environments, seeds, strict=True)]
+    )
+    wave = Wave(seeds[0], [exploration(own, number) for number in numbers])
+    return lockstep(environments, observations, partial(recipe.behaviour.act, wave=wave))
+
+
+def counted(steps: Iterator[Step], left: int, bar: Progress) -> Iterator[Step]:
+    """The same steps, shown on a bar; of the last wave's, no more than are left to collect."""
+    for step in steps:
+        shown = min(len(step.episodes), left)
+        bar.advance(shown)
+        left -= shown
+        yield step
+
+
+@contextmanager
+def collecting_in(folder: Path | None) -> Iterator[Path]:
+    """The folder that holds the rows so far; without one, nothing outlives the process."""
+    if folder is None:
+        with TemporaryDirectory() as temporary:
+            yield Path(temporary)
+    else:
+        make_directory(folder)
+        with locked(folder):
+            yield folder
+
+
+def progress_of(directory: Path, recipe: Recipe) -> tuple[int, int]:
+    """How many waves of episodes are done, and rows."""
+    path = directory / "progress.json"
+    if not path.exists():
+        return 0, 0
+    notes = read_json(path)
+    for name, value in recipe.settings().items():
+        if notes.get(name) != value:
+            raise InputError(
+                f"{directory}: holds an unfinished collection with {name} = {notes.get(name)}, not "
+                f"{value}; finish it with its own settings, or remove the folder"
+            )
+    return notes["waves"], notes["rows"]
+
+
+def note_progress(directory: Path, recipe: Recipe, waves: int, rows: int) -> None:
+    """Says how many waves and rows are safe on disk."""
+    notes = {**recipe.settings(), "waves": waves, "rows": rows}
+    write_text(directory / "progress.json", json.dumps(notes, indent=2) + "\n")
+
+
+def collect_random(environment: str, *, transitions: int = 5_000, seed: int = 0) -> Dataset:
+    """Uniformly random actions (supplement D.3), in memory."""
+    return collect(random_batch(environment, transitions=transitions, seed=seed))
+
+
+def collect_to(path: Path, recipe: Recipe) -> Dataset:
+    """Collects into a file; interrupted, the same call goes on from a folder beside it."""
+    require_new(path)
+    folder = path.with_name(path.name + ".partial")
+    dataset = collect(recipe, folder=folder, progress=True)
+    for torn in path.parent.glob(f".{path.name}.*.tmp"):  # by a kill while it was being saved
+        torn.unlink()
+    save(dataset, path)
+    for name in ("progress.json", "rows.bin", ".lock", ".*.tmp"):  # a kill in between harms none
+        for leftover in folder.glob(name):
+            leftover.unlink()
+    folder.rmdir()
+    return dataset
+
+
+def collect_behaviour_to(path: Path, recipe: str, schedule: BehaviourSchedule) -> Dataset:
+    """The whole life of a DDPG agent that learns, in order (Batches 1 and 2).
+
+    Its run directory stays beside the file: Figure 1 draws the behaviour's curve and values too.
+    """
+    require_new(path)
+    run = train_behaviour(path.with_suffix(".behaviour"), DDPGConfig(), schedule, resume=True)
+    dataset = behaviour_dataset(run, recipe)
+    save(dataset, path)
+    return dataset

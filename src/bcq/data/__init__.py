@@ -1,0 +1,1 @@
+"""Logged transitions: read, checked, examined, described."""

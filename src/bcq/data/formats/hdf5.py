@@ -1,0 +1,223 @@
+"""HDF5 in D4RL's layout, with the batch's provenance as attributes of the file."""
+
+import io
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from h5py import h5d, h5g, h5l, h5o, h5s
+
+from bcq.data.dataset import Column, Columns, Dataset, Provenance
+from bcq.data.formats.limits import require_plausible
+from bcq.system import interruption
+from bcq.system.errors import InputError
+from bcq.system.files import replacing
+
+# D4RL's name -> ours
+NAMES = {
+    "observations": "observations",
+    "actions": "actions",
+    "rewards": "rewards",
+    "next_observations": "next_observations",
+    "terminals": "terminated",
+    "timeouts": "truncated",
+    "infos/qpos": "qpos",
+    "infos/qvel": "qvel",
+}
+CHUNK_ROWS = 65_536
+CHUNK_CACHE = 2**25  # bytes a column: a chunk that is not yet full waits here, uncompressed
+ALIGNMENT = 64  # bytes: JAX computes on memory that begins so, and copies any other
+
+
+def read(path: Path) -> Columns:
+    """The file's columns as they are."""
+    try:
+        with h5py.File(path, "r") as file:
+            return Columns(
+                source=str(path),
+                arrays={
+                    ours: values
+                    for name, ours in NAMES.items()
+                    if (values := column(file, name)) is not None
+                },
+                provenance=Provenance(
+                    environment=text(file, "environment"),
+                    recipe=text(file, "recipe"),
+                    behaviour=text(file, "behaviour"),
+                    seed=None if "seed" not in file.attrs else int(file.attrs["seed"]),
+                    version=text(file, "version"),
+                ),
+                action_low=bound(file, "action_low"),
+                action_high=bound(file, "action_high"),
+            )
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError) as error:
+        raise InputError(f"{path}: cannot be read as HDF5: {error}") from error
+
+
+def column(file: h5py.Group, name: str) -> Column | None:
+    """One array of the file itself, if it is there: links that lead elsewhere are not followed.
+
+    By h5py's inner interface: the outer one takes three times as long for each of the many small
+    arrays of a Minari data set.
+    """
+    interruption.check()
+    item = file.id
+    for part in name.encode().split(b"/"):
+        if not isinstance(item, h5g.GroupID) or not item.links.exists(part):
+            return None
+        if item.links.get_info(part).type != h5l.TYPE_HARD:
+            raise InputError(f"{name}: is a link; the file must hold the numbers themselves")
+        item = h5o.open(item, part)
+    if not isinstance(item, h5d.DatasetID):
+        raise InputError(f"{name}: is a group; it must be an array of numbers")
+    storage = item.get_create_plist()
+    if storage.get_external_count() or storage.get_layout() == h5d.VIRTUAL:
+        raise InputError(f"{name}: is stored in other files; copy the numbers into this one")
+    shape, dtype = item.shape, item.dtype
+    if dtype.kind == "O":
+        raise InputError(f"{name}: holds objects, not numbers; store it as float32")
+    if not shape:
+        raise InputError(f"{name}: is a single value; it must have one row a transition")
+    size = math.prod(shape) * dtype.itemsize
+    require_plausible(name, size, item.get_storage_size())
+    if size == 0 or dtype.subdtype:
+        return np.asarray(h5py.Dataset(item)[()])
+    values = aligned(shape, dtype)
+    item.read(h5s.ALL, h5s.ALL, values)
+    return values
+
+
+def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Column:
+    """Memory that need not be copied to be trained on: a batch may fill most of what there is."""
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size].view(dtype).reshape(shape)
+
+
+def text(file: h5py.File, name: str) -> str | None:
+    """An attribute as text."""
+    value = file.attrs.get(name)
+    return value.decode() if isinstance(value, bytes) else None if value is None else str(value)
+
+
+def bound(file: h5py.File, name: str) -> Column | None:
+    """An action bound, one number a dimension."""
+    return None if name not in file.attrs else np.atleast_1d(np.asarray(file.attrs[name], float))
+
+
+class FileForHDF5(io.FileIO):
+    """A file whose writes never fail: HDF5 crashes if it cannot close what it cannot write.
+
+    From the first failure on, what is written stays in memory until HDF5 has closed the file. That
+    is little, since whoever writes calls `raise_failure` after each column.
+    """
+
+    def __init__(self, path: Path):
+        super().__init__(path, "w+")
+        self.failure: BaseException | None = None
+        self.kept: list[tuple[int, bytes]] = []  # place and content
+
+    def raise_failure(self) -> None:
+        """Raises what kept a write from the disk, if anything did."""
+        if self.failure is not None:
+            raise self.failure
+
+    def write(self, content: Any) -> int:
+        """All of it, to the disk or else to memory."""
+        place, written = self.tell(), 0
+        try:
+            self.raise_failure()
+            while written < len(content):
+                written += super().write(content[written:])
+        except BaseException as failure:  # an interruption too
+            self.failure = failure
+            self.kept.append((place, bytes(content)))
+        return len(content)
+
+    def readinto(self, target: Any) -> int:
+        """What was written there, wherever it is."""
+        place = self.tell()
+        there = super().readinto(target) or 0
+        for start, content in self.kept:
+            first = max(start, place)
+            last = min(start + len(content), place + len(target))
+            if first < last:
+                target[first - place : last - place] = content[first - start : last - start]
+                there = max(there, last - place)
+        return there
+
+    def truncate(self, size: int | None = None) -> int:
+        """Sets the length, if it can be set."""
+        try:
+            return super().truncate(size)
+        except OSError as failure:
+            self.failure = self.failure or failure
+            return self.tell()
+
+
+@contextmanager
+def created(path: Path, **options: Any) -> Iterator[tuple[h5py.File, FileForHDF5]]:
+    """A new HDF5 file, and the file that it is in; the latter's failure is raised in the end."""
+    with FileForHDF5(path) as disk:
+        with h5py.File(disk, "w", **options) as file:
+            yield file, disk
+        disk.raise_failure()
+
+
+def write(dataset: Dataset, path: Path) -> None:
+    """Writes the batch, whole or not at all."""
+    write_parts([dataset], path)
+
+
+def write_parts(parts: Iterable[Dataset], path: Path) -> int:
+    """Writes a batch that comes in parts, whole or not at all; says how many rows it has."""
+    rows = 0
+    with (
+        replacing(path) as temporary,
+        created(temporary, rdcc_nbytes=CHUNK_CACHE) as (file, disk),
+    ):
+        for part in parts:
+            columns = part.columns()
+            for name, ours in NAMES.items():
+                if ours in columns.arrays:
+                    append(file, name, columns.arrays[ours])
+                    disk.raise_failure()
+                    interruption.check()
+            rows += len(part)
+            attributes: dict[str, Any] = {
+                **{
+                    name: value
+                    for name, value in vars(part.provenance).items()
+                    if value is not None
+                },
+                "action_low": columns.action_low,
+                "action_high": columns.action_high,
+            }
+            file.attrs.update(attributes)
+        if rows == 0:
+            raise InputError(f"cannot write {path}: no transition is left that has a successor")
+    return rows
+
+
+def append(file: h5py.File, name: str, values: Column) -> None:
+    """Adds rows to a column, which the first of them create."""
+    if name in file:
+        file[name].resize(len(file[name]) + len(values), axis=0)
+        file[name][-len(values) :] = values
+        return
+    file.create_dataset(
+        name,
+        data=values,
+        chunks=(min(CHUNK_ROWS, len(values)), *values.shape[1:]),
+        maxshape=(None, *values.shape[1:]),
+        compression="gzip",
+        compression_opts=1,  # higher levels gain 1% on simulator data
+        shuffle=True,
+    )

@@ -1,0 +1,260 @@
+"""Minari's folders: `data/metadata.json` and `data/main_data.hdf5`, a group an episode.
+
+They are read and written by h5py alone: Minari itself follows links out of the file, and makes
+environments that the metadata names.
+"""
+
+import json
+import math
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import h5py
+import numpy as np
+
+from bcq.data.dataset import Column, Columns, Dataset, Finding, Provenance
+from bcq.data.formats.hdf5 import column, created
+from bcq.system import interruption
+from bcq.system.errors import InputError
+from bcq.system.files import make_directory, require_regular
+
+PREFIX = "minari:"
+NAME = re.compile(r"([-\w]+/)*[-\w]+-v\d+", re.ASCII)  # of a data set: namespace/name-v0
+LAYOUT = "0.5.0"  # of Minari: what is written has been read since then
+FLAT = ("rewards", "terminations", "truncations")
+STATES = ("qpos", "qvel")
+
+
+def folder_of(name: str) -> Path:
+    """Where Minari keeps a data set of that name."""
+    identity = name.removeprefix(PREFIX)
+    if not NAME.fullmatch(identity):
+        raise InputError(f"{name}: is no name of a Minari data set; one is {PREFIX}space/name-v0")
+    root = os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets"
+    return Path(root) / identity
+
+
+def read(folder: Path) -> Columns:
+    """The episodes one after another; their T+1 observations become T pairs."""
+    folder = folder / "data" if (folder / "data").is_dir() else folder
+    try:
+        for name in ("metadata.json", "main_data.hdf5"):
+            if folder.resolve() not in (folder / name).resolve().parents:
+                raise InputError(f"{name}: leads out of the folder; copy the file into it")
+            require_regular(folder / name)
+        metadata = json.loads((folder / "metadata.json").read_text(encoding="utf-8"))
+        if (kind := metadata.get("data_format", "hdf5")) != "hdf5":
+            raise InputError(f"its data are {kind}; make it anew with data_format='hdf5'")
+        require_vectors(metadata)
+        with h5py.File(folder / "main_data.hdf5", "r") as file:
+            episodes = list(read_episodes(file))
+        if not episodes:
+            raise InputError("holds no steps")
+        low, high = bounds_in(metadata)
+        provenance = provenance_in(metadata)
+    except InputError as error:
+        raise InputError(f"{folder}: {error}") from error
+    except (OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError) as error:
+        raise InputError(f"{folder}: cannot be read as a Minari data set: {error}") from error
+    arrays = {name: np.concatenate([e[name] for e in episodes]) for name in episodes[0]}
+    findings = tuple(unflagged_ends(arrays, [len(episode["rewards"]) for episode in episodes]))
+    return Columns(str(folder), arrays, provenance, low, high, findings=findings)
+
+
+def require_vectors(metadata: Mapping[str, Any]) -> None:
+    """Refuses spaces that are not vectors of numbers."""
+    for name in ("observation_space", "action_space"):
+        if name in metadata:
+            space = json.loads(metadata[name])
+            if space["type"] != "Box" or len(space["shape"]) != 1:
+                raise InputError(
+                    f"{name}: is {space['type']} of shape {space.get('shape')}; only vectors of "
+                    "numbers are supported, flatten it with a Gymnasium wrapper and record anew"
+                )
+
+
+def read_episodes(file: h5py.File) -> Iterator[dict[str, Column]]:
+    """Each episode under our names, all of one shape."""
+    row, shapes = 0, None
+    for number in range(len(file)):
+        group = f"episode_{number}"
+        if not isinstance(file.get(group, getlink=True), h5py.HardLink):
+            raise InputError(f"{group}: is missing, or is a link")
+        try:
+            episode = read_episode(file[group])
+        except InputError as error:
+            raise InputError(f"{group}: {error}") from error
+        found = {name: values.shape[1:] for name, values in episode.items()}
+        if shapes is not None and found != shapes:
+            changed = next(name for name in shapes if found.get(name) != shapes[name])
+            raise InputError(
+                f"{changed}, row {row}: has shape {found.get(changed)} from {group} on but "
+                f"{shapes[changed]} before; episodes of different spaces cannot be one batch"
+            )
+        row, shapes = row + len(episode["rewards"]), found
+        if len(episode["rewards"]):
+            yield episode
+
+
+def read_episode(group: h5py.Group) -> dict[str, Column]:
+    """One episode, checked as far as it must be to be taken apart."""
+    observations, actions, *flat = (required(group, n) for n in ("observations", "actions", *FLAT))
+    rewards, terminated, truncated = (values.reshape(len(values)) for values in flat)
+    steps = len(rewards)
+    if len(observations) != steps + 1:
+        raise InputError(
+            f"observations: has {len(observations)} rows for {steps} rewards; an episode of "
+            "Minari has one observation more than steps"
+        )
+    for name, values in (("actions", actions), *zip(FLAT, flat, strict=True)):
+        if len(values) != steps:
+            raise InputError(f"{name}: has {len(values)} rows for {steps} rewards")
+    found = {name: column(group, f"infos/{name}") for name in STATES}
+    states = {name: values for name, values in found.items() if values is not None}
+    if any(len(values) < steps for values in states.values()):
+        raise InputError(f"infos: has fewer states than the {steps} steps")
+    return {
+        "observations": observations[:-1],
+        "actions": actions,
+        "rewards": rewards,
+        "next_observations": observations[1:],
+        "terminated": terminated,
+        "truncated": truncated,
+        **{name: values[:steps] for name, values in states.items()},
+    }
+
+
+def required(group: h5py.Group, name: str) -> Column:
+    """An array that an episode cannot do without."""
+    values = column(group, name)
+    if values is None:
+        raise InputError(f"{name}: is missing")
+    return values
+
+
+def unflagged_ends(arrays: dict[str, Column], lengths: list[int]) -> Iterator[Finding]:
+    """Marks as cut what ends without a flag, but for the last episode, which may be unfinished."""
+    ends = np.cumsum(lengths)[:-1] - 1
+    bare = ends[(arrays["terminated"][ends] == 0) & (arrays["truncated"][ends] == 0)]
+    if len(bare):
+        arrays["truncated"][bare] = True
+        yield Finding(
+            "end-without-flag",
+            "truncated",
+            f"{len(bare)} episodes end with neither flag",
+            "nothing to do if the log was cut there",
+            "they are taken for cut: values bootstrap from the observation that follows",
+            bare,
+            "note",
+        )
+
+
+def bounds_in(metadata: Mapping[str, Any]) -> tuple[Column | None, Column | None]:
+    """The action space's bounds, if it has any that are finite."""
+    if "action_space" not in metadata:
+        return None, None
+    space = json.loads(metadata["action_space"])
+    low, high = (np.array(space[name], float).reshape(-1) for name in ("low", "high"))
+    return (low, high) if np.isfinite([low, high]).all() else (None, None)
+
+
+def provenance_in(metadata: Mapping[str, Any]) -> Provenance:
+    """Ours where this package wrote it, else what Minari knows."""
+    if isinstance(ours := metadata.get("bcq"), dict):
+        known: dict[str, Any] = {n: v for n, v in ours.items() if isinstance(v, str | int)}
+        return Provenance(**known)
+    spec = metadata.get("env_spec")
+    return Provenance(
+        environment=None if spec is None else str(json.loads(spec)["id"]),
+        behaviour=metadata.get("algorithm_name"),
+    )
+
+
+def write(dataset: Dataset, folder: Path, identity: str) -> None:
+    """Writes the batch, whole or not at all."""
+    if folder.exists():
+        raise InputError(f"cannot write {folder}: it exists already")
+    require_continuous(dataset, folder)
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    make_directory(temporary / "data")
+    try:
+        with created(temporary / "data" / "main_data.hdf5", track_order=True) as (file, disk):
+            for number, (start, stop) in enumerate(dataset.episodes.tolist()):
+                write_episode(file.create_group(f"episode_{number}"), dataset, number, start, stop)
+                disk.raise_failure()
+                interruption.check()
+        size = (temporary / "data" / "main_data.hdf5").stat().st_size
+        metadata = metadata_of(dataset, identity) | {"dataset_size": round(size / 1e6, 1)}
+        (temporary / "data" / "metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
+        temporary.rename(folder)
+    except OSError as error:
+        raise InputError(f"cannot write {folder}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def require_continuous(dataset: Dataset, folder: Path) -> None:
+    """Refuses what T+1 observations cannot hold: a successor that is not the next observation."""
+    inside = ~(dataset.terminated | dataset.truncated)[:-1]
+    same = (dataset.next_observations[:-1] == dataset.observations[1:]).all(axis=1)
+    if (bad := np.flatnonzero(inside & ~same)).size:
+        raise InputError(
+            f"cannot write {folder}: next_observations, row {bad[0]}: is not the next row's "
+            f"observation (one of {len(bad)} such rows); cut the episodes there with "
+            "bcq inspect --fix, or write HDF5"
+        )
+
+
+def write_episode(group: h5py.Group, dataset: Dataset, number: int, start: int, stop: int) -> None:
+    """One episode: T steps, T+1 observations, the simulator's T states before each step."""
+    rows = slice(start, stop)
+    last = dataset.next_observations[stop - 1 : stop]
+    group.attrs.update({"id": number, "total_steps": stop - start})
+    group["observations"] = np.concatenate([dataset.observations[rows], last])
+    group["actions"] = dataset.actions[rows]
+    for name, values in zip(
+        FLAT, (dataset.rewards, dataset.terminated, dataset.truncated), strict=True
+    ):
+        group[name] = values[rows]
+    infos = group.create_group("infos")
+    for name in STATES:
+        if (values := getattr(dataset, name)) is not None:
+            infos[name] = values[rows]
+
+
+def metadata_of(dataset: Dataset, identity: str) -> dict[str, Any]:
+    """What Minari wants to know of a data set, and our provenance."""
+    name = dataset.provenance.environment
+    size = dataset.task.observation_size
+    spec = {"env_spec": gymnasium.spec(name).to_json()} if name in gymnasium.registry else {}
+    unbounded = np.full(size, math.inf, np.float32)
+    return {
+        "dataset_id": identity,
+        "minari_version": LAYOUT,
+        "data_format": "hdf5",
+        "total_episodes": len(dataset.episodes),
+        "total_steps": len(dataset),
+        "observation_space": box(-unbounded, unbounded),
+        "action_space": box(dataset.bounds.low, dataset.bounds.high),
+        **spec,
+        "algorithm_name": dataset.provenance.behaviour or "unknown",
+        "bcq": vars(dataset.provenance),
+    }
+
+
+def box(low: Column, high: Column) -> str:
+    """A space in Minari's words."""
+    return json.dumps(
+        {
+            "type": "Box",
+            "dtype": "float32",
+            "shape": list(low.shape),
+            "low": low.tolist(),
+            "high": high.tolist(),
+        }
+    )

@@ -1,0 +1,84 @@
+"""NumPy's `.npz`: plain arrays under the names that people give them."""
+
+import math
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+
+from bcq.data.dataset import NUMBERS, Column, Columns, Provenance
+from bcq.data.formats.limits import require_plausible
+from bcq.data.formats.mapping import USUAL_NAMES, find_columns
+from bcq.system.errors import InputError
+
+BOUNDS = ("action_low", "action_high")
+
+
+def read(path: Path, names: Mapping[str, Sequence[str]]) -> Columns:
+    """The file's arrays; `names` says what one is called where its name is not usual."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = {Path(name).stem: name for name in archive.namelist() if is_array(name)}
+            arrays = {
+                ours: array(archive, members[name]) for ours, name in chosen(names, members).items()
+            }
+            low, high = (
+                array(archive, members[name]) if name in members else None for name in BOUNDS
+            )
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    except (OSError, zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError) as error:
+        raise InputError(f"{path}: cannot be read as npz: {error}") from error
+    return Columns(str(path), arrays, Provenance(), low, high)
+
+
+def is_array(name: str) -> bool:
+    """Whether a member is an array of the archive's own folder."""
+    return name.endswith(".npy") and "/" not in name and "\\" not in name
+
+
+def chosen(names: Mapping[str, Sequence[str]], members: Mapping[str, str]) -> dict[str, str]:
+    """Ours -> the file's, for each column that is there."""
+    arrays = {n: patterns for n, patterns in USUAL_NAMES.items() if n not in ("episode", "step")}
+    for ours in names:
+        if ours not in arrays or len(names[ours]) != 1:
+            raise InputError(f"columns: {ours}: give one array for each of {', '.join(arrays)}")
+    found = find_columns(names, arrays, list(members))
+    if "terminated" not in found and "dones" in members:
+        raise InputError(
+            "dones: does not say whether an episode terminated or was cut by a time limit; give "
+            "--columns terminated=dones if it never marks a time limit, else store the two apart"
+        )
+    return {ours: columns[0] for ours, columns in found.items()}
+
+
+def array(archive: zipfile.ZipFile, name: str) -> Column:
+    """One array, read by its header alone: a header that asks for objects is refused."""
+    member = archive.getinfo(name)
+    with archive.open(member) as file:
+        shape, in_columns, kind = header(file)
+        if kind.kind not in NUMBERS:
+            raise InputError(f"{name}: holds {kind}, not numbers; no pickle is opened")
+        size = math.prod(shape) * kind.itemsize
+        require_plausible(name, size, member.compress_size)
+        if size > member.file_size:
+            raise InputError(f"{name}: its header says {shape}, more than the file holds")
+        values = np.frombuffer(file.read(size), kind)
+    if values.nbytes != size:
+        raise InputError(f"{name}: ends before its {shape} numbers do")
+    return values.reshape(shape, order="F" if in_columns else "C").copy()
+
+
+def header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether columns come first, and type."""
+    match npy.read_magic(file):
+        case (1, 0):
+            return npy.read_array_header_1_0(file)
+        case (2, 0):
+            return npy.read_array_header_2_0(file)
+        case version:
+            raise InputError(f"version {version} of NumPy's format holds records, not numbers")

@@ -1,0 +1,1 @@
+"""What a policy is worth, from logs alone."""

@@ -1,0 +1,145 @@
+"""The extrapolation meter: how far a policy's actions are from the batch, without a simulator.
+
+At states of the batch, the policy's action is compared with the actions logged at the nearest other
+states. The same distance is taken for the logged action itself (leave-one-out), and the meter is
+the ratio of the two means: 1 is like the data, 10 is ten times as far from it.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from bcq.algorithms.bcq import propose
+from bcq.algorithms.learning import Acting
+from bcq.algorithms.networks import ConditionalVAE, PerturbationModel
+from bcq.data.dataset import Dataset, Floats
+from bcq.system.errors import InputError
+from bcq.training.policy import Policy
+
+STATES = 1_000  # of the batch, at which the policy is asked
+REFERENCES = 100_000  # rows of the batch, evenly spread, that it is compared with
+NEIGHBOURS = 10  # nearest states, by observations scaled to unit variance
+
+
+@dataclass(frozen=True)
+class Meter:
+    """How a policy's actions compare with the batch's; every figure has its value for the data."""
+
+    distance: float  # mean distance to the nearest logged action at near states, [-1, 1] scale
+    data_distance: float
+    outside: float  # share of action numbers outside the range logged at near states
+    data_outside: float
+    reconstruction: float | None  # mean squared error of the learner's own VAE, if it has one
+    data_reconstruction: float | None
+    latents_beyond_clip: float | None  # share of the encoder's means of logged actions
+    perturbations_near_limit: float | None  # share of BCQ's that are within 5% of +-Phi
+
+    @property
+    def ratio(self) -> float:
+        """The meter: 1 is like the data."""
+        return self.distance / self.data_distance
+
+    def summary(self) -> dict[str, float | None]:
+        """The meter, and the figures behind it."""
+        return {
+            "extrapolation_meter": self.ratio,
+            **vars(self),
+            "reconstruction_ratio": self.reconstruction_ratio,
+        }
+
+    @property
+    def reconstruction_ratio(self) -> float | None:
+        """The same by the VAE, if there is one."""
+        if self.reconstruction is None or self.data_reconstruction is None:
+            return None
+        return self.reconstruction / self.data_reconstruction
+
+
+def extrapolation_meter(policy: Policy, dataset: Dataset, *, seed: int = 0) -> Meter:
+    """Measures a policy against the batch it learned from."""
+    if len(dataset) < 2:
+        raise InputError("meter: a batch of one transition has nothing to compare with")
+    random = np.random.default_rng(seed)
+    rows = np.sort(random.choice(len(dataset), min(STATES, len(dataset)), replace=False))
+    observations = dataset.observations[rows]
+    actions = dataset.bounds.normalise(policy.act(observations, seed=seed))
+    logged = dataset.bounds.normalise(dataset.actions)
+    near = logged[nearest_rows(dataset, rows)]  # (states, neighbours, action_size)
+    distance, outside = compare(actions, near)
+    data_distance, data_outside = compare(logged[rows], near)
+    if data_distance == 0:
+        raise InputError(
+            "meter: the actions logged at near states are all alike; nothing to compare"
+        )
+    learner = policy.learner
+    vae, perturbation = (model_of(learner, name) for name in ("vae", "perturbation"))
+    error = data_error = beyond = limit = None
+    if isinstance(vae, ConditionalVAE):
+        error = float(reconstruction_error(vae, observations, actions))
+        data_error = float(reconstruction_error(vae, observations, logged[rows]))
+        beyond = float(beyond_clip(vae, observations, logged[rows]))
+        if isinstance(perturbation, PerturbationModel) and perturbation.limit > 0:
+            limit = float(near_limit(vae, perturbation, observations, jax.random.key(seed)))
+    return Meter(distance, data_distance, outside, data_outside, error, data_error, beyond, limit)
+
+
+def model_of(learner: Acting, name: str) -> object:
+    """A learner's network by its name, if it has such a one."""
+    return getattr(getattr(learner, name, None), "model", None)
+
+
+def nearest_rows(dataset: Dataset, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each row, the rows of the nearest other states, (rows, neighbours)."""
+    stride = -(-len(dataset) // REFERENCES)
+    references = np.arange(0, len(dataset), stride)
+    scale = dataset.observations.std(axis=0, dtype=float).astype(np.float32)
+    scaled = dataset.observations / np.where(scale > 0, scale, 1)
+    count = min(NEIGHBOURS, len(references) - 1)
+    found = [
+        nearest(scaled[row], scaled[references], jnp.asarray(references == row), count)
+        for row in rows.tolist()
+    ]
+    return np.asarray(references[np.array(found)])
+
+
+@partial(jax.jit, static_argnums=3)
+def nearest(state: Array, states: Array, excluded: Array, count: int) -> Array:
+    """Which states are nearest, but for those excluded."""
+    squares = ((states - state) ** 2).sum(axis=1)
+    return jax.lax.top_k(-jnp.where(excluded, jnp.inf, squares), count)[1]
+
+
+def compare(actions: Floats, near: Floats) -> tuple[float, float]:
+    """Mean distance to the nearest of the actions near by, and share outside their range."""
+    distances = np.linalg.norm(near - actions[:, None], axis=2).min(axis=1)
+    beyond = (actions < near.min(axis=1)) | (actions > near.max(axis=1))
+    return float(distances.mean(dtype=float)), float(beyond.mean())
+
+
+@jax.jit
+def reconstruction_error(vae: ConditionalVAE, observations: Array, actions: Array) -> Array:
+    """Squared error of decoding what an action is encoded to."""
+    latents, _ = vae.encode(observations, actions)
+    return ((vae.decode(observations, latents) - actions) ** 2).mean()
+
+
+@jax.jit
+def beyond_clip(vae: ConditionalVAE, observations: Array, actions: Array) -> Array:
+    """Share of latents that acting never samples, since it clips them."""
+    means, _ = vae.encode(observations, actions)
+    return (jnp.abs(means) > vae.latent_clip).mean()
+
+
+@jax.jit
+def near_limit(
+    vae: ConditionalVAE, perturbation: PerturbationModel, observations: Array, key: Array
+) -> Array:
+    """Share of perturbations that would go further if they could."""
+    noise = jax.random.normal(key, (len(observations), 1, vae.latent_size))
+    residuals = propose(vae, perturbation, observations, noise).residuals
+    return (jnp.abs(residuals) > 0.95 * perturbation.limit).mean()

@@ -1,0 +1,52 @@
+"""The paper's experiments as data: which runs, which figures, which claims."""
+
+from types import ModuleType
+
+from bcq.experiments.jobs import Job, Training
+from bcq.paper import (
+    extrapolation,
+    perturbation,
+    random_behaviour,
+    results,
+    theory,
+    uncertainty,
+    values,
+)
+from bcq.paper.presets import ExperimentName, Preset
+from bcq.system.errors import InputError
+
+EXPERIMENTS: dict[ExperimentName, ModuleType] = {
+    "theory": theory,
+    "extrapolation": extrapolation,
+    "results": results,
+    "values": values,
+    "perturbation": perturbation,
+    "uncertainty": uncertainty,
+    "random": random_behaviour,
+}
+
+
+def jobs_of(
+    preset: Preset, names: tuple[ExperimentName, ...], environments: tuple[str, ...]
+) -> list[Job]:
+    """The jobs of some experiments, all unless named, in some environments, all unless named.
+
+    In the order in which they are worth having.
+    """
+    known = sorted({plan.env for plans in preset.plans.values() for plan in plans})
+    for env in environments:
+        if env not in known:
+            raise InputError(f"env {env!r}: this preset has {', '.join(known)}")
+    found = [job for name in names or EXPERIMENTS for job in EXPERIMENTS[name].jobs(preset)]
+    found.sort(key=lambda part_and_job: part_and_job[0])
+    return [job for _, job in found if not environments or environment_of(job) in environments]
+
+
+def experiments_of(preset: Preset) -> dict[ExperimentName, list[Job]]:
+    """The jobs of each experiment; one may be of several."""
+    return {name: jobs_of(preset, (name,), ()) for name in EXPERIMENTS}
+
+
+def environment_of(job: Job) -> str | None:
+    """Where a run is measured; what it needs goes along with it."""
+    return job.batch.env if isinstance(job, Training) else None

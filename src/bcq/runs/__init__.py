@@ -1,0 +1,1 @@
+"""Run directories: what a training leaves on disk, and goes on from."""

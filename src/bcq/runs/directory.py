@@ -1,0 +1,429 @@
+"""A run directory: settings, metrics, raw returns and checkpoints, none of them half-written.
+
+config.json       everything the run depends on, and where it went on with other threads or versions
+metrics.jsonl     one row every hundred updates
+episodes.jsonl    one row an evaluation episode
+values.jsonl      one row a state-action pair whose true value was measured
+divergence.json   where training lost its numbers, if it did
+timing.jsonl      wall-clock figures, the only ones that differ between two equal runs
+checkpoint.json   names the newest checkpoint, its step and its SHA-256, and the older ones kept
+step-N.safetensors  every array of the learner, optimizer included, by name
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal, Self, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import safetensors.numpy
+from safetensors import SafetensorError
+
+from bcq.algorithms import ALGORITHMS
+from bcq.algorithms.learning import Acting, Algorithm, AlgorithmConfig
+from bcq.data.dataset import TaskSpec
+from bcq.system.errors import InputError
+from bcq.system.files import make_directory, replacing, require_regular, write_text
+from bcq.training.policy import Policy
+
+FORMAT = 1
+LOGS = ("metrics.jsonl", "episodes.jsonl", "values.jsonl", "timing.jsonl")
+NOTHING = type(None)
+# What config.json must hold, and of which type; a part comes before what is in it.
+CONFIG: dict[str, Any] = {
+    **{"algorithm": str, "settings": dict, "schedule": dict, "dataset": dict, "task": dict},
+    **{"schedule.steps": int, "schedule.seed": int, "schedule.env": (str, NOTHING)},
+    **{"dataset.environment": (str, NOTHING), "versions": dict, "versions.bcq": str},
+}
+Row = dict[str, Any]
+Keep = int | Literal["all"]
+Learner = TypeVar("Learner", bound=Acting)
+
+
+class Run:
+    """An open run directory."""
+
+    def __init__(self, directory: Path, config: Row):
+        self.directory = directory
+        self.config = config
+
+    @classmethod
+    def create(cls, directory: Path, config: Row) -> Self:
+        """A new run; a folder that already holds one is refused."""
+        if (directory / "config.json").exists():
+            raise InputError(
+                f"{directory} already holds a run; add --resume to continue it, "
+                "or name another folder with --out"
+            )
+        make_directory(directory)
+        config = {"format": FORMAT, **config}
+        run = cls(directory, config)
+        run.write_config()
+        return run
+
+    @classmethod
+    def open(cls, directory: str | Path) -> Self:
+        """A run that exists."""
+        directory = Path(directory)
+        path = directory / "config.json"
+        if not path.exists():
+            raise InputError(f"{directory}: holds no run (there is no config.json)")
+        config = read_json(path)
+        if config.get("format") != FORMAT:
+            raise InputError(f"{path}: is not of this version's format ({FORMAT})")
+        for place, kinds in CONFIG.items():
+            value: Any = config
+            for key in place.split("."):
+                if key not in value:
+                    raise InputError(f"{path}: is damaged ({place} is missing)")
+                value = value[key]
+            if not isinstance(value, kinds):
+                raise InputError(f"{path}: is damaged ({place} is {value!r:.50})")
+        try:
+            TaskSpec.from_json(config["task"])
+        except ValueError as error:
+            raise InputError(f"{path}: is damaged ({error})") from error
+        return cls(directory, config)
+
+    def write_config(self) -> None:
+        """Stores what was changed in the settings."""
+        write_text(self.directory / "config.json", json.dumps(self.config, indent=2) + "\n")
+
+    @property
+    def algorithm(self) -> AlgorithmConfig:
+        """The algorithm's settings."""
+        name, settings = self.config["algorithm"], self.config["settings"]
+        try:
+            return ALGORITHMS[name](
+                **{k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
+            )
+        except (KeyError, TypeError, InputError) as error:
+            raise InputError(
+                f"{self.directory / 'config.json'}: algorithm {name!r} with these settings is "
+                f"not known to this version: {error}"
+            ) from error
+
+    @property
+    def task(self) -> TaskSpec:
+        """Sizes and action bounds of the data it learned from."""
+        return TaskSpec.from_json(self.config["task"])
+
+    def append(self, log: str, rows: Iterable[Row]) -> None:
+        """Adds rows to a log; a crash can tear only the last line, and `cut_back` mends that."""
+        lines, path = as_lines(rows), self.directory / log
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(lines)
+        except OSError as error:
+            raise InputError(f"cannot write {path}: {error.strerror}") from error
+
+    def read(self, log: str, *numbers: str) -> list[Row]:
+        """All whole rows of a log, each with its step and the numbers asked for."""
+        path = self.directory / log
+        require_regular(path)
+        try:
+            lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+            rows = [json.loads(line) for line in lines]
+        except (OSError, ValueError, RecursionError) as error:
+            raise InputError(f"{path}: is damaged: {error}") from error
+        for number, row in enumerate(rows):
+            for name in ("step", *numbers):
+                if not isinstance(row, dict) or not isinstance(row.get(name), int | float):
+                    raise InputError(f"{path}: is damaged: row {number} has no {name}")
+        return rows
+
+    def cut_back(self, step: int) -> None:
+        """Removes from the logs what came after a step, or all of them before the first."""
+        for log in LOGS:
+            if not (self.directory / log).exists():
+                continue
+            rows = [row for row in self.read(log) if row["step"] <= step]
+            write_text(self.directory / log, as_lines(rows))
+        (self.directory / "divergence.json").unlink(missing_ok=True)
+
+    def note_divergence(self, step: int, what: str) -> None:
+        """Says that training ended here because a number was no longer finite."""
+        estimates = [
+            row["value_estimate"] for row in self.read("metrics.jsonl") if "value_estimate" in row
+        ]
+        notes = {"step": step, "what": what, "last_estimate": (estimates or [None])[-1]}
+        write_text(self.directory / "divergence.json", json.dumps(notes, indent=2) + "\n")
+
+    def divergence(self) -> Row | None:
+        """What `note_divergence` said, if it did."""
+        path = self.directory / "divergence.json"
+        return read_json(path) if path.exists() else None
+
+    def save(self, step: int, learner: Algorithm, *, keep: Keep = 1, passing: bool = False) -> None:
+        """Writes a checkpoint: first the arrays, then the file that points to them.
+
+        One that is made in passing, by an interruption, is not kept beside newer ones: a resumed
+        run must leave what one does that was never interrupted.
+        """
+        for log in LOGS:  # what the checkpoint builds on reaches the disk before it
+            path = self.directory / log
+            if path.exists():
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+        content = safetensors.numpy.save(named_arrays(learner))
+        path = self.directory / f"step-{step}.safetensors"
+        with replacing(path) as temporary:
+            temporary.write_bytes(content)
+        before = self.pointer() or {}
+        known = self.checkpoints()[: -1 if before.get("passing") else None]
+        older = [one for one in known if one["step"] < step]
+        pointer = {
+            **entry(step, hashlib.sha256(content).hexdigest()),
+            **({"passing": True} if passing else {}),
+            "older": older if keep == "all" else older[max(0, len(older) + 1 - keep) :],
+        }
+        write_text(self.directory / "checkpoint.json", json.dumps(pointer, indent=2) + "\n")
+        self.remove_leftovers()
+
+    def remove_leftovers(self) -> None:
+        """Removes what a killed process did not finish writing, and checkpoints superseded.
+
+        Superseded is what is older than the newest checkpoint and not in its list. Without a list
+        nothing is known to be superseded.
+        """
+        for path in self.directory.glob(".*.tmp"):
+            path.unlink()
+        known = [one["step"] for one in self.checkpoints()]
+        for path in self.directory.glob("step-*.safetensors"):
+            step = path.stem.removeprefix("step-")
+            if step.isdecimal() and known and int(step) < known[-1] and int(step) not in known:
+                path.unlink()
+
+    def checkpoints(self) -> list[Row]:
+        """Step, file and SHA-256 of each checkpoint that is kept, the newest last."""
+        pointer = self.pointer()
+        if pointer is None:
+            return []
+        return [*pointer.get("older", []), entry(pointer["step"], pointer["sha256"])]
+
+    def pointer(self) -> Row | None:
+        """What checkpoint.json says: the newest checkpoint's step, file and SHA-256."""
+        path = self.directory / "checkpoint.json"
+        if not path.exists():
+            return None
+        pointer = read_json(path)
+        older = pointer.get("older", [])
+        for one in (*(older if isinstance(older, list) else [older]), pointer):
+            if not isinstance(one, dict) or not isinstance(one.get("sha256"), str):
+                raise InputError(f"{path}: is damaged (there is no SHA-256 in {one!r})")
+            step = one.get("step")
+            if not isinstance(step, int) or one.get("file") != entry(step, "")["file"]:
+                raise InputError(
+                    f"{path}: is damaged (step is {step!r} and file is {one.get('file')!r})"
+                )
+        return pointer
+
+    def checkpoint_step(self) -> int | None:
+        """How far the newest checkpoint is, if there is one."""
+        pointer = self.pointer()
+        return None if pointer is None else pointer["step"]
+
+    def extend(self, schedule: Row) -> None:
+        """Takes over how many updates the run is to reach, and what it keeps."""
+        done, steps = self.checkpoint_step() or 0, schedule["steps"]
+        if done > steps:
+            raise InputError(f"{self.directory}: is already at update {done}, beyond {steps}")
+        if self.config["schedule"] != schedule:
+            self.config["schedule"] = schedule
+            self.write_config()
+
+    def load(self, step: int | None = None) -> tuple[int, Algorithm] | None:
+        """A checkpoint's step and learner, the newest unless told; None where there is none yet."""
+        known = {one["step"]: one for one in self.checkpoints()}
+        if not known:
+            return None
+        if step is None:
+            step = max(known)
+        if step not in known:
+            kept = ", ".join(map(str, known))
+            raise InputError(f"{self.directory}: update {step} was not kept; there is {kept}")
+        pointer = known[step]
+        path = self.directory / pointer["file"]
+        require_regular(path)
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+        if hashlib.sha256(content).hexdigest() != pointer["sha256"]:
+            raise InputError(
+                f"{path}: is damaged (its SHA-256 is not the one in checkpoint.json); "
+                "restore both files or train anew"
+            )
+        try:
+            arrays = safetensors.numpy.load(content)
+        except SafetensorError as error:
+            raise InputError(f"{path}: is not a safetensors file: {error}") from error
+        return pointer["step"], with_arrays(self.skeleton(), arrays, path)
+
+    def skeleton(self) -> Algorithm:
+        """A learner with shapes in the place of arrays."""
+        task, algorithm = self.task, self.algorithm
+        try:
+            shapes: Algorithm = jax.eval_shape(
+                lambda: algorithm.create(task.observation_size, task.action_size, jax.random.key(0))
+            )
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise InputError(
+                f"{self.directory / 'config.json'}: no learner can be made from these settings: "
+                f"{' '.join(str(error).split()):.200}"
+            ) from error
+        return shapes
+
+    def policy(self, step: int | None = None) -> Policy:
+        """The policy of a checkpoint, the newest unless told."""
+        checkpoint = self.load(step)
+        if checkpoint is None:
+            raise InputError(f"{self.directory}: has no checkpoint yet; train it for longer")
+        return Policy(checkpoint[1], self.task)
+
+
+def entry(step: int, sha256: str) -> Row:
+    """A checkpoint as checkpoint.json lists it."""
+    return {"step": step, "file": f"step-{step}.safetensors", "sha256": sha256}
+
+
+def require_keep(keep: Keep) -> None:
+    """Refuses to keep no checkpoint at all."""
+    if keep != "all" and keep < 1:
+        raise InputError(f"keep: {keep} is not at least 1")
+
+
+def returns_by_step(run: Run) -> dict[int, list[float]]:
+    """Each evaluation's returns, in the order they were made."""
+    returns: dict[int, list[float]] = defaultdict(list)
+    for row in run.read("episodes.jsonl", "return"):
+        returns[row["step"]].append(row["return"])
+    return returns
+
+
+def last_step(log: Path) -> int:
+    """The step of a log's last whole row, found from its end; 0 where there is none."""
+    if not log.exists():
+        return 0
+    require_regular(log)
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 10_000))
+        lines = file.read().split(b"\n")[:-1]
+    try:
+        return int(json.loads(lines[-1])["step"]) if lines else 0
+    except (ValueError, LookupError, TypeError) as error:
+        raise InputError(f"{log}: its last row is damaged: {error!r}") from error
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keeps a second process from writing a run meanwhile."""
+    path = directory / ".lock"
+    require_regular(path)
+    try:
+        file = path.open("w")
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(f"{directory}: another process is writing this run") from error
+        yield
+
+
+def as_lines(rows: Iterable[Row]) -> str:
+    """Rows of a log as they stand in its file."""
+    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+
+
+def read_json(path: Path) -> Row:
+    """A JSON object from a file."""
+    require_regular(path)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: cannot be read as JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: must hold a JSON object")
+    return content
+
+
+def named_arrays(learner: Acting) -> dict[str, np.ndarray]:
+    """Every array of a learner under its path, such as `vae.model.encoder.layers.0.weight`."""
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(learner)
+    }
+
+
+def with_arrays(skeleton: Learner, arrays: dict[str, np.ndarray], source: Path) -> Learner:
+    """The learner that `named_arrays` took apart."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(skeleton)
+    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
+    strangers = sorted(set(names) ^ set(arrays))
+    if strangers:
+        raise InputError(f"{source}: is of another learner (array {strangers[0]} does not match)")
+    for name, (_, expected) in zip(names, leaves, strict=True):
+        found = arrays[name]
+        if (found.shape, found.dtype) != (expected.shape, expected.dtype):
+            raise InputError(
+                f"{source}: is of another learner (array {name} is {found.dtype}{found.shape}, "
+                f"not {expected.dtype}{expected.shape})"
+            )
+    learner: Learner = jax.tree.unflatten(structure, [jnp.asarray(arrays[name]) for name in names])
+    return learner
+
+
+def surroundings() -> Row:
+    """Versions, commit, device and threads: what else the numbers may depend on."""
+    packages = ("bcq", "jax", "jaxlib", "equinox", "optax", "gymnasium", "mujoco", "numpy")
+    return {
+        "versions": {name: version(name) for name in packages},
+        "commit": commit(),
+        "device": jax.devices()[0].device_kind,
+        "threads": threads(),
+    }
+
+
+def use_compilation_cache() -> None:
+    """Keeps compiled code between calls, so that the second start is quick."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    options = {
+        "jax_compilation_cache_dir": str(home / "bcq" / "compiled"),
+        "jax_persistent_cache_min_compile_time_secs": 0.1,
+    }
+    for name, value in options.items():
+        jax.config.update(name, value)  # type: ignore[no-untyped-call]
+
+
+def threads() -> int | None:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # Linux, where fewer than all may be allowed
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()
+
+
+def commit() -> str | None:
+    """The commit this code stands at, where it is a checkout."""
+    folder = Path(__file__).parent
+    try:
+        answer = subprocess.run(
+            ["git", "-C", folder, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            capture_output=True,
+            text=True,
+            check=True,
+            start_new_session=True,  # Ctrl-C is not for git
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return answer.stdout.strip()

@@ -1,0 +1,28 @@
+"""Estimated and true values of a run: measured once it is trained, and read from its logs."""
+
+from collections import defaultdict
+
+from bcq.data.dataset import Dataset
+from bcq.runs.directory import Row, Run, as_lines
+from bcq.simulation.values import Values, measure_values, require_measurable
+from bcq.system.files import write_text
+
+
+def values_by_step(run: Run) -> dict[int, Values]:
+    """Each measurement of a run, in the order they were made."""
+    pairs: dict[int, list[Row]] = defaultdict(list)
+    for row in run.read("values.jsonl", "row", "estimate", "truth", "limited"):
+        pairs[row["step"]].append(row)
+    return {step: Values.from_pairs(rows) for step, rows in pairs.items()}
+
+
+def measure_run(run: Run, dataset: Dataset, environment: str, *, seed: int = 0) -> Values:
+    """Measures a run's newest policy, and stores the raw pairs in its directory."""
+    require_measurable(run.algorithm, dataset, environment)
+    discount = run.config["settings"]["discount"]
+    values = measure_values(
+        run.policy(), dataset, environment, discount=discount, seed=seed, progress=True
+    )
+    path = run.directory / f"values-at-{run.checkpoint_step()}-seed{seed}.jsonl"
+    write_text(path, as_lines(values.pairs()))
+    return values

@@ -1,0 +1,1 @@
+"""Gymnasium's environments: episodes, evaluations, true values."""

@@ -1,0 +1,35 @@
+"""Batches read with what Gymnasium knows of their environments."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bcq.data.dataset import Dataset
+from bcq.data.formats import Hints, as_dataset, read
+from bcq.simulation.environments import registered_bounds
+
+
+def load(
+    path: str | Path,
+    *,
+    columns: Mapping[str, Sequence[str]] | None = None,
+    environment: str | None = None,
+    action_low: Sequence[float] | None = None,
+    action_high: Sequence[float] | None = None,
+    action_margin: float | None = None,
+) -> Dataset:
+    """Reads a batch and checks it: HDF5, npz, CSV, Parquet, or a Minari data set.
+
+    `columns` says which columns of a table, or arrays of an npz file, are what, where their names
+    are not usual. Action bounds: those given, or those of the data widened on each side by
+    `action_margin` of their range, else the file's, else the environment's (the one given or the
+    one the file names), else [-1, 1] if every action fits.
+    """
+    hints = Hints(
+        columns=columns or {},
+        environment=environment,
+        action_low=action_low,
+        action_high=action_high,
+        action_margin=action_margin,
+        bounds_of=registered_bounds,
+    )
+    return as_dataset(read(path, hints), hints)

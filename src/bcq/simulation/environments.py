@@ -1,0 +1,194 @@
+"""Gymnasium's environments: made by name, checked, and their simulator's state."""
+
+import math
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from bcq.data.dataset import NUMBERS, ActionBounds, Floats, TaskSpec
+from bcq.system.errors import InputError
+
+Environment = gymnasium.Env[NDArray[Any], NDArray[np.float32]]
+
+VELOCITY_CLIP = 10.0  # of Hopper's and Walker2d's observations
+NO_TIME_LIMIT: dict[str, Any] = {"max_episode_steps": -1}  # Gymnasium's word for none
+
+
+class SimulatorState(NamedTuple):
+    """Positions and velocities, from which a simulator can be set again."""
+
+    qpos: NDArray[np.float64]
+    qvel: NDArray[np.float64]
+
+
+def in_words(error: Exception) -> str:
+    """An exception of somebody else's code in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split()):.200}"
+
+
+class Checked(
+    gymnasium.Wrapper[NDArray[Any], NDArray[np.float32], NDArray[Any], NDArray[np.float32]]
+):
+    """An environment whose failures are told in words, with its name."""
+
+    def __init__(self, environment: Environment, name: str):
+        super().__init__(environment)
+        self.name = name
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        """The first observation."""
+        try:
+            observation, info = self.env.reset(seed=seed, options=options)
+        except Exception as error:
+            raise InputError(f"environment {self.name}: reset failed: {in_words(error)}") from error
+        self.require_numbers(observation, "reset")
+        return observation, info
+
+    def step(
+        self, action: NDArray[np.float32]
+    ) -> tuple[NDArray[Any], Any, bool, bool, dict[str, Any]]:
+        """The next observation, the reward and how it ended."""
+        try:
+            observation, reward, terminated, truncated, info = self.env.step(action)
+            finite = math.isfinite(reward)
+        except Exception as error:
+            raise InputError(f"environment {self.name}: step failed: {in_words(error)}") from error
+        if not finite:
+            raise InputError(f"environment {self.name}: step gave a reward of {reward}")
+        self.require_numbers(observation, "step")
+        return observation, reward, terminated, truncated, info
+
+    def require_numbers(self, observation: object, place: str) -> None:
+        """Refuses an observation that is not the vector of numbers it was said to be."""
+        values = np.asarray(observation)
+        expected = self.observation_space.shape
+        if values.dtype.kind not in NUMBERS or values.shape != expected:
+            raise InputError(
+                f"environment {self.name}: {place} gave an observation of {values.dtype} and "
+                f"shape {values.shape}, not {expected}"
+            )
+        if not np.isfinite(values).all():
+            raise InputError(f"environment {self.name}: {place} gave an observation not finite")
+
+
+def make(name: str, *, time_limit: bool = True) -> Environment:
+    """The environment of that name, if its observations and actions are vectors of numbers."""
+    try:
+        made: Environment = gymnasium.make(name, **{} if time_limit else NO_TIME_LIMIT)
+        environment = Checked(made, name)
+    except (gymnasium.error.Error, ImportError) as error:
+        raise InputError(f"environment {name}: {error}") from error
+    except Exception as error:  # code of others: whatever it raises
+        raise InputError(f"environment {name}: cannot be made: {in_words(error)}") from error
+    observations, actions = environment.observation_space, environment.action_space
+    for kind, space in (("observations", observations), ("actions", actions)):
+        if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
+            raise InputError(
+                f"environment {name}: its {kind} are {space}; only vectors of numbers are supported"
+            )
+    return environment
+
+
+def make_for(name: str, task: TaskSpec, *, time_limit: bool = True) -> Environment:
+    """The environment of that name, if it fits the data's sizes."""
+    environment = make(name, time_limit=time_limit)
+    actual = task_of(environment)
+    for kind, ours, theirs in (
+        ("observations", task.observation_size, actual.observation_size),
+        ("actions", task.action_size, actual.action_size),
+    ):
+        if ours != theirs:
+            raise InputError(
+                f"environment {name}: its {kind} have {theirs} numbers but the data's have {ours}; "
+                "give the environment that the data came from"
+            )
+    return environment
+
+
+def time_limit_of(name: str) -> int | None:
+    """Steps after which an environment cuts an episode, if it does."""
+    return gymnasium.spec(name).max_episode_steps
+
+
+def task_of(environment: Environment) -> TaskSpec:
+    """Sizes and action bounds of an environment."""
+    actions = environment.action_space
+    assert isinstance(actions, gymnasium.spaces.Box)
+    assert environment.observation_space.shape is not None
+    return TaskSpec(environment.observation_space.shape[0], ActionBounds(actions.low, actions.high))
+
+
+def registered_bounds(name: str | None) -> ActionBounds | None:
+    """Action bounds of an environment that is already known to Gymnasium.
+
+    The name may come from a file, and Gymnasium imports the module in `module:name`; so a name
+    that is not in its registry is not made. Nor is one whose own dependencies are missing.
+    """
+    if name not in gymnasium.registry:
+        return None
+    try:
+        environment = make(name)
+    except InputError:
+        return None
+    bounds = task_of(environment).bounds
+    environment.close()
+    return bounds
+
+
+def require_registered(name: str) -> None:
+    """Refuses a name out of a file that Gymnasium would have to import a module for."""
+    if name not in gymnasium.registry:
+        raise InputError(
+            f"environment {name}: is named by a file and is not known here; give it with --env"
+        )
+
+
+def simulator_state(environment: Environment) -> SimulatorState | None:
+    """The state that an environment is in, if it can be had."""
+    simulator: Any = environment.unwrapped
+    if hasattr(simulator, "data"):  # MuJoCo
+        return SimulatorState(simulator.data.qpos.copy(), simulator.data.qvel.copy())
+    if kind(environment) == "Pendulum":
+        angle, velocity = simulator.state
+        return SimulatorState(np.array([angle], float), np.array([velocity], float))
+    return None
+
+
+def set_simulator_state(environment: Environment, state: SimulatorState) -> None:
+    """Puts an environment that has been reset into a state."""
+    simulator: Any = environment.unwrapped
+    if hasattr(simulator, "set_state"):  # MuJoCo
+        simulator.set_state(state.qpos, state.qvel)
+    else:
+        simulator.state = np.concatenate([state.qpos, state.qvel])
+
+
+def kind(environment: Environment) -> str:
+    """An environment's name without its version."""
+    return "" if environment.spec is None else environment.spec.id.partition("-")[0]
+
+
+def state_from_observation(environment: Environment, observation: Floats) -> SimulatorState:
+    """The simulator's state, where an observation gives it exactly (but for rounding).
+
+    Where an environment stands along its track is not observed, and does not matter.
+    """
+    values = observation.astype(float)
+    match kind(environment):
+        case "HalfCheetah" | "Hopper" | "Walker2d" as name:
+            joints = {"HalfCheetah": 8, "Hopper": 5, "Walker2d": 8}[name]
+            if name != "HalfCheetah" and (np.abs(values[joints:]) >= VELOCITY_CLIP).any():
+                raise InputError(f"a velocity is at {name}'s clip of {VELOCITY_CLIP:g}")
+            return SimulatorState(np.append(0.0, values[:joints]), values[joints:])
+        case "Reacher":
+            angles = np.arctan2(values[2:4], values[:2])
+            return SimulatorState(
+                np.concatenate([angles, values[4:6]]), np.append(values[6:8], [0.0, 0.0])
+            )
+        case "Pendulum":
+            return SimulatorState(np.arctan2(values[1:2], values[:1]), values[2:3])
+    raise InputError("its state cannot be rebuilt from observations")

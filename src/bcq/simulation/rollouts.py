@@ -1,0 +1,57 @@
+"""Episodes in lock-step: one row an environment, actions for all of them in one call."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bcq.data.dataset import Flags, Floats
+from bcq.simulation.environments import Environment, SimulatorState, simulator_state
+
+Rows = NDArray[np.int64]
+Act = Callable[[Floats, Rows, int], Floats]  # (observations, which rows, time step) -> actions
+
+
+class Step(NamedTuple):
+    """One time step of the episodes that are still running, one a row."""
+
+    episodes: Rows  # which environments these rows are of
+    observations: Floats
+    states: list[SimulatorState | None]  # before the step
+    actions: Floats
+    rewards: NDArray[np.float64]
+    next_observations: Floats
+    terminated: Flags
+    truncated: Flags
+
+
+def lockstep(environments: Sequence[Environment], observations: Floats, act: Act) -> Iterator[Step]:
+    """Steps environments together, from where they stand, until each has ended.
+
+    One that has ended is left alone, so nothing resets by itself, and is not acted for.
+    """
+    observations = np.array(observations, np.float32)
+    running, time = np.arange(len(environments)), 0
+    while len(running):
+        actions = act(observations[running], running, time)
+        states = [simulator_state(environments[i]) for i in running.tolist()]
+        results = [
+            environments[i].step(action)
+            for i, action in zip(running.tolist(), actions, strict=True)
+        ]
+        following, rewards, terminated, truncated, _ = zip(*results, strict=True)
+        step = Step(
+            episodes=running,
+            observations=observations[running],
+            states=states,
+            actions=actions,
+            rewards=np.array(rewards, float),
+            next_observations=np.array(following, np.float32),
+            terminated=np.array(terminated, bool),
+            truncated=np.array(truncated, bool),
+        )
+        observations[running] = step.next_observations
+        yield step
+        running = running[~(step.terminated | step.truncated)]
+        time += 1

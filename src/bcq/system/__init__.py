@@ -1,0 +1,1 @@
+"""What every room stands on: errors, files, signals, progress, random streams."""

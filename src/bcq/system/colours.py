@@ -1,0 +1,15 @@
+"""How every figure looks."""
+
+import matplotlib as mpl
+
+mpl.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "font.size": 10})
+# The Okabe-Ito palette, told apart by every kind of colour vision; one colour an algorithm.
+COLOURS = {
+    "bcq": "#0072b2",
+    "ddpg": "#d55e00",
+    "dqn": "#cc79a7",
+    "bc": "#009e73",
+    "vae-bc": "#e69f00",
+    "ensemble": "#56b4e9",
+}
+BATCH_COLOUR = "#000000"

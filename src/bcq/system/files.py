@@ -1,0 +1,64 @@
+"""Writing files so that an interruption leaves either the old one or the new one."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from bcq.system.errors import InputError
+
+
+def require_regular(path: Path) -> None:
+    """Refuses what is there and no regular file: a pipe would be waited for, a device never end."""
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; name a file")
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: is a pipe, a socket or a device; name a regular file")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yields a temporary path to write to; on success it is synced and takes the name `path`."""
+    require_regular(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        sync_directory(path.parent)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):  # not there, and perhaps its folder neither
+            temporary.unlink()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replaces the file's whole content, atomically."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def last_line(path: Path) -> str:
+    """The last thing that a process wrote to its log, or that it wrote nothing."""
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    lines = [line for line in text.replace("\r", "\n").split("\n") if line.strip()]
+    return lines[-1] if lines else "it ended without a word"
+
+
+def make_directory(path: Path) -> None:
+    """Creates the folder and its parents where they do not exist."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot create folder {path}: {error.strerror or error}") from error
+
+
+def sync_directory(path: Path) -> None:
+    """Makes a rename inside the folder survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

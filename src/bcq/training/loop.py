@@ -1,0 +1,178 @@
+"""The one offline loop, and the run that is made of it."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from bcq.algorithms.learning import (
+    Algorithm,
+    AlgorithmConfig,
+    Metrics,
+    Minibatch,
+    ValueFunction,
+)
+from bcq.data.dataset import Dataset
+from bcq.system.errors import InputError
+
+CHUNK = 100  # updates in one call of compiled code, and in one row of metrics
+ESTIMATE_EVERY = 2_500  # updates between two value estimates, over 100 transitions (supplement F)
+ESTIMATE_ROWS = 100
+
+
+class Progress(NamedTuple):
+    """Where training stands."""
+
+    step: int
+    learner: Algorithm
+    metrics: dict[str, float]
+
+
+class Keys(NamedTuple):
+    """One stream of random numbers for each use, so that none disturbs another."""
+
+    creation: Array
+    updates: Array
+    estimates: Array
+
+    @classmethod
+    def of(cls, seed: int) -> "Keys":
+        """The streams of a seed; what they give at a step depends on (seed, step) alone."""
+        return cls(*jax.random.split(jax.random.key(seed), 3))
+
+
+def create(config: AlgorithmConfig, dataset: Dataset, *, seed: int) -> Algorithm:
+    """The learner that training with this seed starts from."""
+    sizes = dataset.task.observation_size, dataset.task.action_size
+    return create_compiled(config, *sizes, Keys.of(seed).creation)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))  # one program, not dozens: a second instead of six
+def create_compiled(
+    config: AlgorithmConfig, observation_size: int, action_size: int, key: Array
+) -> Algorithm:
+    """A fresh learner."""
+    return config.create(observation_size, action_size, key)
+
+
+def train(
+    config: AlgorithmConfig,
+    dataset: Dataset,
+    *,
+    steps: int,
+    seed: int = 0,
+    concurrent: bool = False,
+    start: tuple[int, Algorithm] | None = None,
+) -> Iterator[Progress]:
+    """Trains offline and hands over (step, learner, metrics) every hundred updates.
+
+    Logging, evaluating and stopping are the caller's. `start` is a step and the learner it had:
+    from there training goes on exactly as if it had never stopped. `concurrent` replays a growing
+    buffer (see `growing_windows`).
+    """
+    windows = growing_windows(dataset, steps) if concurrent else jnp.array([len(dataset)])
+    step, learner = start or (0, create(config, dataset, seed=seed))
+    keys = Keys.of(seed)
+    batch = on_device(dataset)
+    while step < steps:
+        stop = min(step - step % CHUNK + CHUNK, steps)
+        learner, totals = update_until(
+            learner, batch, windows, keys.updates, step, stop, config.batch_size
+        )
+        metrics = {name: float(total) / (stop - step) for name, total in totals.items()}
+        step = stop
+        if step % ESTIMATE_EVERY == 0 and isinstance(learner, ValueFunction):
+            key = jax.random.fold_in(keys.estimates, step)
+            window = window_at(windows, step - 1)
+            metrics["value_estimate"] = float(value_estimate(learner, batch, window, key))
+        yield Progress(step, learner, metrics)
+
+
+def on_device(dataset: Dataset) -> Minibatch:
+    """The whole batch where the updates run, its actions on the [-1, 1] scale.
+
+    On a CPU columns of a file are not copied: the batch is read-only, so both may hold them.
+    """
+    return Minibatch(
+        observations=jax.device_put(dataset.observations),
+        actions=jax.device_put(dataset.bounds.normalise(dataset.actions)),
+        rewards=jax.device_put(dataset.rewards),
+        next_observations=jax.device_put(dataset.next_observations),
+        terminated=jax.device_put(dataset.terminated),
+    )
+
+
+def growing_windows(dataset: Dataset, steps: int) -> Array:
+    """The paper's concurrent task: which rows [0, t) each update may sample from.
+
+    After an episode that ends at row t, one update for each of its rows. So update u comes with
+    the end of the episode that row u is in; the behaviour never depends on the learner.
+    """
+    allowed = concurrent_updates(dataset)
+    if steps > allowed:
+        raise InputError(
+            f"steps: {steps} is more than {allowed}, one update for each row of the batch's "
+            "complete episodes; a concurrent run ends there"
+        )
+    starts, stops = dataset.episodes.T
+    return jnp.asarray(np.repeat(stops, stops - starts)[:allowed], jnp.int32)
+
+
+def concurrent_updates(dataset: Dataset) -> int:
+    """How many updates a concurrent run has: one a row, up to the last episode end."""
+    ends = np.flatnonzero(dataset.terminated | dataset.truncated)
+    if len(ends) == 0:
+        raise InputError("a concurrent run needs complete episodes; this batch has none")
+    return int(ends[-1]) + 1
+
+
+def window_at(windows: Array, step: Array | int) -> Array:
+    """Rows [0, window) are there at a step; a fixed batch has one window, for every step."""
+    return windows[jnp.minimum(step, len(windows) - 1)]
+
+
+def sample(batch: Minibatch, window: Array | int, rows: int, key: Array) -> Minibatch:
+    """Transitions drawn uniformly from rows [0, window), with replacement."""
+    indices = jax.random.randint(key, (rows,), 0, window)
+    return Minibatch(*(column[indices] for column in batch))
+
+
+@partial(jax.jit, static_argnums=6)
+def update_until(
+    learner: Algorithm,
+    batch: Minibatch,
+    windows: Array,
+    key: Array,
+    start: int,
+    stop: int,
+    rows: int,
+) -> tuple[Algorithm, Metrics]:
+    """Updates number `start` to `stop`, and the sums of their metrics.
+
+    The bounds are dynamic: one compilation serves every length.
+    """
+
+    def update(learner: Algorithm, step: Array | int) -> tuple[Algorithm, Metrics]:
+        sample_key, update_key = jax.random.split(jax.random.fold_in(key, step))
+        minibatch = sample(batch, window_at(windows, step), rows, sample_key)
+        return learner.update(minibatch, update_key)
+
+    def body(step: int, carry: tuple[Algorithm, Metrics]) -> tuple[Algorithm, Metrics]:
+        learner, totals = carry
+        learner, metrics = update(learner, step)
+        return learner, jax.tree.map(jnp.add, totals, metrics)
+
+    shapes = jax.eval_shape(update, learner, 0)[1]
+    zeros = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+    return jax.lax.fori_loop(start, stop, body, (learner, zeros))
+
+
+@jax.jit
+def value_estimate(learner: ValueFunction, batch: Minibatch, window: Array, key: Array) -> Array:
+    """The paper's estimate: mean Q at state-action pairs of a minibatch."""
+    rows = sample(batch, window, ESTIMATE_ROWS, key)
+    return learner.value(rows.observations, rows.actions).mean()
