@@ -39,7 +39,7 @@ from bcq.training.loop import create_compiled, update_until
 
 ENV = "Hopper-v5"
 UPDATES, ROUNDS, SECONDS = 500, 5, 1.0
-BCQ = [sys.executable, "-c", "from bcq.cli import main; main()"]  # the command `bcq`
+BCQ = [sys.executable, "-c", "from bcq.cli.application import main; main()"]  # the command `bcq`
 
 
 def write(path: Path, count: int) -> None:

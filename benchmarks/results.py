@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bcq.runs.directory import commit
+from bcq.runs.origin import commit
 from bcq.system.files import write_text
 
 RESULTS = Path(__file__).with_name("results.json")

@@ -16,7 +16,7 @@ from updates import Products
 
 from bcq.algorithms import BCQConfig
 from bcq.collection.recipes import collect_random
-from bcq.runs.directory import threads
+from bcq.runs.origin import threads
 from bcq.simulation.environments import make
 from bcq.simulation.values import PAIRS, true_values
 from bcq.training.policy import Policy

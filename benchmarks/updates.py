@@ -16,7 +16,7 @@ from contenders import SQUARE, ours, per_second, transitions
 from results import spread
 from tqdm import tqdm
 
-from bcq.runs.directory import threads
+from bcq.runs.origin import threads
 
 SECONDS = 1.0  # of updates in a round
 

@@ -24,7 +24,8 @@ from results import record
 from tqdm import tqdm
 from waits import ENV, EVALUATE_EVERY, LONGEST
 
-from bcq.data.dataset import Columns, Dataset, Provenance
+from bcq.data.columns import Columns, Provenance
+from bcq.data.dataset import Dataset
 from bcq.data.formats import hdf5, minari
 from bcq.runs.directory import Run
 

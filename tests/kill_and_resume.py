@@ -31,7 +31,7 @@ SETTINGS = (
     *("--hidden-sizes", "32", "32"),
     *("--vae-hidden-sizes", "32", "32"),
 )
-MAIN = "from bcq.cli import main; main()"
+MAIN = "from bcq.cli.application import main; main()"
 PATIENCE = 300.0  # seconds
 
 

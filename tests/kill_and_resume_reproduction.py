@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-COMMAND = "import sys; from bcq.cli import main; main(sys.argv[1:])"
+COMMAND = "import sys; from bcq.cli.application import main; main(sys.argv[1:])"
 
 
 def start(out: Path) -> "subprocess.Popen[bytes]":

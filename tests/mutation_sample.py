@@ -21,19 +21,16 @@ from mutation_runs import ROOT, Copy, append_line, in_turn, prepare, read_lines
 from mutation_sites import Mutation, is_sound, mutations
 from mutation_source import signatures_in
 
-# Files and folders of src/bcq.
+# Rooms of src/bcq.
 STRATA = {
-    "algorithms": ("algorithms/", "networks.py", "learning.py"),
-    "data": ("dataset.py", "doctor.py", "inspection.py", "files.py", "formats/"),
-    "training": ("training.py", "runs.py", "policy.py", "seeds.py"),
-    "simulation": ("environments.py", "rollouts.py", "evaluation.py", "values.py", "meter.py"),
-    "collection": ("collection.py", "behaviour.py", "buffer.py", "experts.py"),
-    "experiments": ("experiments/", "reproduce.py", "plots.py"),
-    "tabular": ("tabular/", "theory.py"),
-    "command line": (
-        *("cli.py", "demo.py", "__init__.py", "__main__.py", "errors.py"),
-        *("interruption.py", "progress.py"),
-    ),
+    "algorithms": ("algorithms/",),
+    "data": ("data/",),
+    "training": ("training/", "runs/"),
+    "simulation": ("simulation/", "judging/"),
+    "collection": ("collection/",),
+    "experiments": ("experiments/", "paper/"),
+    "tabular": ("tabular/",),
+    "command line": ("cli/", "system/", "__init__.py", "__main__.py"),
 }
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
 MOST_EQUIVALENT = 0.05  # of a sample

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import safetensors.numpy
 from matplotlib.image import imread
 
-from bcq.cli import main
+from bcq.cli.application import main
 
 KEPT = Path(__file__).with_name("recordings")
 RESULTS = Path(__file__).parent.parent / "results" / "quick"

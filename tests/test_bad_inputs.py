@@ -23,7 +23,7 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 
 import bcq
-from bcq.cli import main
+from bcq.cli.application import main
 from conftest import ROWS
 
 pytestmark = pytest.mark.usefixtures("own_compilation_cache")

@@ -27,7 +27,8 @@ from bcq.collection.behaviour import (
     train_behaviour,
 )
 from bcq.collection.buffer import RowFile, Rows, as_rows, empty_on_device, row_type, write_in_place
-from bcq.data.dataset import Provenance, TaskSpec
+from bcq.data.bounds import TaskSpec
+from bcq.data.columns import Provenance
 from bcq.runs.directory import LOGS, Run
 from bcq.simulation.environments import Environment, make, task_of
 from bcq.system.errors import InputError

@@ -20,7 +20,8 @@ from bcq.collection.buffer import (
     write_in_place,
     write_to_device,
 )
-from bcq.data.dataset import Provenance, TaskSpec
+from bcq.data.bounds import TaskSpec
+from bcq.data.columns import Provenance
 from bcq.simulation.environments import SimulatorState, make, task_of
 from bcq.simulation.rollouts import Step
 from bcq.system.errors import InputError

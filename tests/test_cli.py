@@ -18,7 +18,7 @@ import pytest
 
 import bcq
 from bcq.algorithms import ALGORITHMS
-from bcq.cli import main
+from bcq.cli.application import main
 from bcq.runs.recording import Schedule
 from conftest import ROWS, BatchFile
 

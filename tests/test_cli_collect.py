@@ -14,12 +14,13 @@ import safetensors.numpy
 
 import bcq
 from bcq.algorithms import DDPGConfig
-from bcq.cli import main, parse_seeds
+from bcq.cli.application import main
+from bcq.cli.collecting import parse_seeds
 from bcq.collection import experts
 from bcq.collection import recipes as collection
 from bcq.collection.behaviour import BehaviourSchedule
 from bcq.collection.experts import find
-from bcq.data.dataset import Provenance
+from bcq.data.columns import Provenance
 from bcq.system.errors import InputError
 from bcq.system.seeds import Role, derive
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bcq
-from bcq.cli import main
+from bcq.cli.application import main
 from conftest import ROWS, BatchFile
 
 TINY = ("--hidden-sizes", "8", "--vae-hidden-sizes", "8", "--steps", "100")

@@ -33,7 +33,8 @@ from bcq.collection.recipes import (
     imperfect,
     random_batch,
 )
-from bcq.data.dataset import Dataset, Provenance
+from bcq.data.columns import Provenance
+from bcq.data.dataset import Dataset
 from bcq.simulation.environments import Environment, make, task_of
 from bcq.simulation.rollouts import lockstep
 from bcq.system.errors import InputError

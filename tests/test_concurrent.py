@@ -17,8 +17,9 @@ from jax import Array
 import bcq
 from bcq.algorithms import ALGORITHMS
 from bcq.algorithms.learning import Algorithm, Metrics, Minibatch
-from bcq.cli import main
-from bcq.data.dataset import Columns, Dataset, Provenance
+from bcq.cli.application import main
+from bcq.data.columns import Columns, Provenance
+from bcq.data.dataset import Dataset
 from bcq.training.loop import (
     Keys,
     concurrent_updates,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import bcq
-from bcq.cli import main
+from bcq.cli.application import main
 
 ROOT = Path(__file__).parent.parent
 PAPER_MAP = (ROOT / "docs" / "paper_map.md").read_text()

@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 import bcq
 from bcq.collection.experts import find
 from bcq.collection.recipes import Recipe, collect, imitation, imperfect
-from bcq.data.dataset import ActionBounds, Columns, Dataset, Finding, Provenance
-from bcq.data.doctor import ADVICE, MENDED, as_json, as_text, examine, examine_dataset, repair
+from bcq.data.bounds import ActionBounds
+from bcq.data.columns import Columns, Finding, Provenance
+from bcq.data.dataset import Dataset
+from bcq.data.doctor.examination import ADVICE, examine, examine_dataset, repair
+from bcq.data.doctor.report import MENDED, as_json, as_text
 from bcq.system.errors import InputError
 
 Arrays = dict[str, NDArray[Any]]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import bcq
 from bcq.algorithms.learning import Metrics, Minibatch
-from bcq.data.dataset import ActionBounds, TaskSpec
+from bcq.data.bounds import ActionBounds, TaskSpec
 from bcq.system.errors import InputError
 from bcq.system.seeds import Role, derive, reset_seed
 from bcq.training.policy import Policy

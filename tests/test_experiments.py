@@ -11,18 +11,8 @@ from bcq.algorithms import BCQConfig, EnsembleConfig, name_of
 from bcq.collection import experts
 from bcq.collection.experts import bundled
 from bcq.experiments import jobs
-from bcq.experiments.jobs import (
-    Batch,
-    Behaviour,
-    Experts,
-    Job,
-    Theory,
-    Training,
-    directory_name,
-    fingerprint,
-    from_json,
-    with_needs,
-)
+from bcq.experiments.jobs import Job, directory_name, fingerprint, with_needs
+from bcq.experiments.kinds import Batch, Behaviour, Experts, Theory, Training, from_json
 from bcq.paper import EXPERIMENTS, jobs_of
 from bcq.paper.presets import (
     PERTURBATIONS,

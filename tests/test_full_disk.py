@@ -17,7 +17,7 @@ ROWS = 3_000
 # Commands one after another, so that Python starts once; limits are lifted in between.
 SCRIPT = """
 import resource, sys
-from bcq.cli import main
+from bcq.cli.application import main
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 for limit in map(int, sys.argv[1].split(",")):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 import bcq
-from bcq.data.dataset import ActionBounds, Dataset, Provenance
+from bcq.data.bounds import ActionBounds
+from bcq.data.columns import Provenance
+from bcq.data.dataset import Dataset
 from bcq.simulation.environments import registered_bounds
 from bcq.system.errors import InputError
 from bcq.training.loop import on_device

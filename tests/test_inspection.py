@@ -6,7 +6,9 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from bcq.data.dataset import ActionBounds, Columns, Dataset, Provenance
+from bcq.data.bounds import ActionBounds
+from bcq.data.columns import Columns, Provenance
+from bcq.data.dataset import Dataset
 from bcq.data.inspection import as_text, picture, summary
 from bcq.system.errors import InputError
 

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 import bcq
 from bcq.algorithms.ensemble import uncertainty
 from bcq.algorithms.learning import Algorithm, AlgorithmConfig
-from bcq.data.dataset import ActionBounds, Columns, Dataset, Floats, Provenance
+from bcq.data.bounds import ActionBounds
+from bcq.data.columns import Columns, Floats, Provenance
+from bcq.data.dataset import Dataset
 from bcq.training.loop import create
 from small_task import NAME, registered
 

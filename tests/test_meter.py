@@ -8,7 +8,9 @@ import pytest
 from jax import Array
 
 import bcq
-from bcq.data.dataset import ActionBounds, Columns, Dataset, Provenance
+from bcq.data.bounds import ActionBounds
+from bcq.data.columns import Columns, Provenance
+from bcq.data.dataset import Dataset
 from bcq.judging import meter as meters
 from bcq.judging.meter import Meter, compare, extrapolation_meter, nearest_rows
 from bcq.training.policy import Policy

@@ -16,8 +16,10 @@ from gymnasium.spaces import Box, Discrete
 from minari.data_collector import EpisodeBuffer
 
 import bcq
-from bcq.data.dataset import ActionBounds, Columns, Dataset, Provenance
-from bcq.data.doctor import examine, examine_dataset
+from bcq.data.bounds import ActionBounds
+from bcq.data.columns import Columns, Provenance
+from bcq.data.dataset import Dataset
+from bcq.data.doctor.examination import examine, examine_dataset
 from bcq.data.formats import Hints, convert, read
 from bcq.system.errors import InputError
 from test_hdf5 import assert_same, content

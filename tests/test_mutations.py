@@ -24,8 +24,9 @@ from mutation_source import Edit, signatures_in
 
 SOURCES = texts_in(ROOT / PACKAGE)
 ONE_OF_EACH = (
-    *("learning.py", "files.py", "seeds.py", "rollouts.py", "buffer.py"),
-    *("experiments/table.py", "tabular/q_learning.py", "demo.py"),
+    *("algorithms/learning.py", "system/files.py", "simulation/rollouts.py"),
+    *("training/policy.py", "collection/buffer.py", "data/episodes.py"),
+    *("paper/table.py", "tabular/q_learning.py", "cli/verbs.py"),
 )
 SOME = {file: SOURCES[file] for file in ONE_OF_EACH}  # of each stratum, for the sake of time
 
@@ -182,7 +183,7 @@ def test_nearly_every_mutation_found_is_sound() -> None:
 
 
 def test_the_same_seed_draws_the_same_sample_and_another_seed_another() -> None:
-    some = {"learning.py": SOURCES["learning.py"], "policy.py": SOURCES["policy.py"]}
+    some = {file: SOURCES[file] for file in ("algorithms/learning.py", "training/policy.py")}
     sample = draw(some, seed=1, count=20)
     assert draw(some, seed=1, count=20) == sample
     assert draw(some, seed=2, count=20) != sample
@@ -216,22 +217,22 @@ def test_equivalent_mutants_are_counted_apart_and_are_few(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "".join(f"x{i} = 1\n" for i in range(20))
-    found = mutations("cli.py", text)
+    found = mutations("cli/toy.py", text)
     caught = {one: one.line != 4 for one in found}
     marks = tmp_path / "marks.toml"
     monkeypatch.setattr("mutation_sample.EQUIVALENT", marks)
     marks.write_text("")
-    said = report(caught, {"cli.py": text})
+    said = report(caught, {"cli/toy.py": text})
     assert "all             19 of   20   95.0%  95% interval 76.4% to 99.1%" in said
     assert "-x3 = 1\n+x3 = 2\n" in said
-    mark = '[[mutant]]\nfile = "cli.py"\nbefore = "x{0} = 1"\nafter = "x{0} = 2"\nreason = "none"\n'
+    mark = '[[mutant]]\nfile = "cli/toy.py"\nbefore = "x{0} = 1"\nafter = "x{0} = 2"\nreason = "none"\n'
     marks.write_text(mark.format(3))
-    said = report(caught, {"cli.py": text})
+    said = report(caught, {"cli/toy.py": text})
     assert "all             19 of   19  100.0%" in said
     assert said.endswith("1 more are equivalent")
     marks.write_text(mark.format(3) + mark.format(4))
     with pytest.raises(SystemExit, match="2 of 20 mutants marked equivalent"):
-        report(caught, {"cli.py": text})
+        report(caught, {"cli/toy.py": text})
 
 
 def test_functions_note_their_calls_and_stay_the_same_program() -> None:

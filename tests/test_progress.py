@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import bcq
-from bcq.cli import main
+from bcq.cli.application import main
 from bcq.system import progress
 
 pytestmark = pytest.mark.usefixtures("own_compilation_cache")

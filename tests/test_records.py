@@ -15,9 +15,12 @@ import bcq
 import short_task
 from bcq.algorithms import DDPGConfig, EnsembleConfig
 from bcq.collection.behaviour import BehaviourSchedule
-from bcq.data.dataset import ActionBounds, Columns, Dataset, Provenance
+from bcq.data.bounds import ActionBounds
+from bcq.data.columns import Columns, Provenance
+from bcq.data.dataset import Dataset
 from bcq.experiments import jobs
-from bcq.experiments.jobs import Batch, Behaviour, Experts, Job, Training, directory_name, perform
+from bcq.experiments.jobs import Job, directory_name, perform
+from bcq.experiments.kinds import Batch, Behaviour, Experts, Training
 from bcq.experiments.measures import final_measures
 from bcq.experiments.records import Record, gather, read_records, write_records
 from bcq.paper.presets import ExperimentName

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from bcq.cli import main
+from bcq.cli.application import main
 from bcq.experiments import runner
 from bcq.experiments.records import aligned, read_records, returns, write_records
 from bcq.paper import figures, reproduce

@@ -9,7 +9,7 @@ import pytest
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from bcq.data.dataset import Floats
+from bcq.data.columns import Floats
 from bcq.simulation.rollouts import Step, lockstep
 
 LENGTHS = (3, 1, 5, 2)

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from bcq.experiments import runner
-from bcq.experiments.jobs import Batch, Job, directory_name, is_finished, perform, steps_done
+from bcq.experiments.jobs import Job, directory_name, is_finished, perform
+from bcq.experiments.kinds import Batch, steps_done
 from bcq.experiments.runner import LocalProcesses, Outcome, run_jobs
-from bcq.runs.directory import locked
+from bcq.system.files import locked
 from bcq.system.progress import words
 
 

@@ -25,7 +25,9 @@ from numpy.typing import NDArray
 import bcq
 from bcq.algorithms import ALGORITHMS
 from bcq.algorithms.learning import Algorithm, AlgorithmConfig, Metrics, Minibatch
-from bcq.data.dataset import ActionBounds, Columns, Dataset, Provenance
+from bcq.data.bounds import ActionBounds
+from bcq.data.columns import Columns, Provenance
+from bcq.data.dataset import Dataset
 from bcq.runs import directory as runs
 from bcq.runs import recording
 from bcq.runs.directory import Run

@@ -21,7 +21,8 @@ from bcq.collection.behaviour import BehaviourSchedule, behaviour_dataset, train
 from bcq.collection.experts import Expert
 from bcq.collection.recipes import collect, imitation, imperfect, random_batch
 from bcq.data.dataset import Dataset
-from bcq.runs.directory import Run, named_arrays, returns_by_step
+from bcq.runs.arrays import named_arrays
+from bcq.runs.directory import Run, returns_by_step
 from bcq.runs.values import values_by_step
 from bcq.system.seeds import Role, derive, exploration, reset_seed
 from bcq.training import loop as training

@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import bcq
-from bcq.data.dataset import ActionBounds, Columns, Dataset, Provenance
+from bcq.data.bounds import ActionBounds
+from bcq.data.columns import Columns, Provenance
+from bcq.data.dataset import Dataset
 from bcq.data.formats import Hints, convert, read, tables
 from bcq.data.formats.mapping import parse_columns
 from bcq.system.errors import InputError

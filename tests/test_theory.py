@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bcq.cli import main
-from bcq.experiments import jobs
+from bcq.cli.application import main
+from bcq.experiments import jobs, kinds
 from bcq.paper.evidence import Evidence
 from bcq.paper.judging import FAILS
 from bcq.paper.theory import CLAIMS
@@ -65,9 +65,9 @@ def test_a_violation_that_is_no_number_is_a_failure(
 
 
 def theory_record(folder: Path) -> Any:
-    (folder / jobs.directory_name(jobs.Theory())).mkdir()
-    jobs.Theory().perform(folder)
-    return json.loads((folder / jobs.directory_name(jobs.Theory()) / "theory.json").read_text())
+    (folder / jobs.directory_name(kinds.Theory())).mkdir()
+    kinds.Theory().perform(folder)
+    return json.loads((folder / jobs.directory_name(kinds.Theory()) / "theory.json").read_text())
 
 
 def best_of_all_actions(q: Floats, batch: TabularBatch) -> Indices:

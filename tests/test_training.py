@@ -13,8 +13,10 @@ import pytest
 import bcq
 from bcq.algorithms import ALGORITHMS
 from bcq.algorithms.learning import Algorithm, AlgorithmConfig, Minibatch, Trainable
-from bcq.data.dataset import ActionBounds, Columns, Dataset, Provenance
-from bcq.runs.directory import named_arrays
+from bcq.data.bounds import ActionBounds
+from bcq.data.columns import Columns, Provenance
+from bcq.data.dataset import Dataset
+from bcq.runs.arrays import named_arrays
 from bcq.training.loop import Keys, create, on_device, sample, train, value_estimate
 from bcq.training.policy import Policy
 

@@ -17,7 +17,9 @@ from jax import Array
 from numpy.typing import NDArray
 
 import bcq
-from bcq.data.dataset import ActionBounds, Columns, Dataset, Provenance
+from bcq.data.bounds import ActionBounds
+from bcq.data.columns import Columns, Provenance
+from bcq.data.dataset import Dataset
 from bcq.runs.values import measure_run, values_by_step
 from bcq.simulation.environments import (
     make,

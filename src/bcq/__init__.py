@@ -19,8 +19,9 @@ if TYPE_CHECKING:
         VAEBCConfig,
     )
     from bcq.collection.recipes import collect_random
-    from bcq.data.dataset import ActionBounds, Dataset
-    from bcq.data.doctor import examine_dataset
+    from bcq.data.bounds import ActionBounds
+    from bcq.data.dataset import Dataset
+    from bcq.data.doctor.examination import examine_dataset
     from bcq.data.formats import save
     from bcq.judging.meter import Meter, extrapolation_meter
     from bcq.runs.directory import Run
@@ -42,7 +43,7 @@ PLACES = {
     ),
     "bcq.collection.recipes": ("collect_random",),
     "bcq.data.dataset": ("ActionBounds", "Dataset"),
-    "bcq.data.doctor": ("examine_dataset",),
+    "bcq.data.doctor.examination": ("examine_dataset",),
     "bcq.system.errors": ("BCQError", "InputError"),
     "bcq.simulation.evaluation": ("Evaluation", "evaluate"),
     "bcq.data.formats": ("save",),

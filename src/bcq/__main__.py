@@ -6,7 +6,7 @@ from bcq.system.interruption import watched
 def main() -> None:
     """What the `bcq` command does."""
     with watched():
-        from bcq import cli  # noqa: PLC0415 - JAX and MuJoCo take seconds to import
+        from bcq.cli import application as cli  # noqa: PLC0415 - JAX and MuJoCo take seconds to import
 
         cli.main()
 

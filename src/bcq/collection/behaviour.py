@@ -28,14 +28,17 @@ from bcq.collection.buffer import (
     row_type,
     write_to_device,
 )
-from bcq.data.dataset import Dataset, Floats, Provenance, TaskSpec
-from bcq.runs.directory import Keep, Row, Run, last_step, locked, require_keep, surroundings
+from bcq.data.bounds import TaskSpec
+from bcq.data.columns import Floats, Provenance
+from bcq.data.dataset import Dataset
+from bcq.runs.directory import Keep, Run, last_step, require_keep
+from bcq.runs.origin import surroundings
 from bcq.runs.recording import evaluate_into, open_run, stop_if_not_finite
 from bcq.simulation.environments import Environment, make, task_of
 from bcq.simulation.rollouts import Step, lockstep
 from bcq.system import interruption
 from bcq.system.errors import InterruptionError, require_seed
-from bcq.system.files import make_directory
+from bcq.system.files import Row, locked, make_directory
 from bcq.system.progress import Progress
 from bcq.system.seeds import Role, derive, exploration, reset_seed
 from bcq.training.loop import ESTIMATE_EVERY, Keys, create_compiled, update_until, value_estimate

@@ -13,7 +13,9 @@ from jax import Array
 from numpy.typing import NDArray
 
 from bcq.algorithms.learning import Minibatch
-from bcq.data.dataset import ActionBounds, Columns, Dataset, Provenance, TaskSpec
+from bcq.data.bounds import ActionBounds, TaskSpec
+from bcq.data.columns import Columns, Provenance
+from bcq.data.dataset import Dataset
 from bcq.simulation.environments import Environment, simulator_state, task_of
 from bcq.simulation.rollouts import Step
 from bcq.system.errors import InputError

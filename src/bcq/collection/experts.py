@@ -17,11 +17,12 @@ from safetensors import SafetensorError
 from bcq.algorithms import DDPG, DDPGConfig
 from bcq.algorithms.networks import Actor
 from bcq.collection.behaviour import BehaviourSchedule, train_behaviour
-from bcq.data.dataset import TaskSpec
-from bcq.runs.directory import Row, Run, named_arrays, read_json, returns_by_step, with_arrays
+from bcq.data.bounds import TaskSpec
+from bcq.runs.arrays import named_arrays, with_arrays
+from bcq.runs.directory import Run, returns_by_step
 from bcq.simulation.evaluation import evaluate
 from bcq.system.errors import InputError
-from bcq.system.files import make_directory, replacing, require_regular, write_text
+from bcq.system.files import Row, make_directory, read_json, replacing, require_regular, write_text
 from bcq.system.seeds import Role, derive
 from bcq.training.policy import Policy
 

@@ -19,14 +19,15 @@ from bcq.algorithms.learning import check_settings
 from bcq.collection.behaviour import BehaviourSchedule, behaviour_dataset, train_behaviour
 from bcq.collection.buffer import RowFile, as_dataset, as_rows, row_type
 from bcq.collection.experts import Expert
-from bcq.data.dataset import ActionBounds, Dataset, Floats, Provenance
+from bcq.data.bounds import ActionBounds
+from bcq.data.columns import Floats, Provenance
+from bcq.data.dataset import Dataset
 from bcq.data.formats import require_new, save
-from bcq.runs.directory import locked, read_json
 from bcq.simulation.environments import Environment, make, task_of
 from bcq.simulation.rollouts import Step, lockstep
 from bcq.system import interruption
 from bcq.system.errors import InputError, InterruptionError, require_seed
-from bcq.system.files import make_directory, write_text
+from bcq.system.files import locked, make_directory, read_json, write_text
 from bcq.system.progress import Progress
 from bcq.system.seeds import Role, derive, exploration, reset_seed
 

@@ -8,15 +8,8 @@ from bcq.algorithms import DDPGConfig
 from bcq.algorithms.learning import AlgorithmConfig
 from bcq.collection.recipes import collect_random
 from bcq.data.dataset import Dataset
-from bcq.experiments.jobs import (
-    Batch,
-    Behaviour,
-    Job,
-    Training,
-    fingerprint,
-    is_finished,
-    steps_done,
-)
+from bcq.experiments.jobs import Job, fingerprint, is_finished
+from bcq.experiments.kinds import Batch, Behaviour, Training, steps_done
 from bcq.simulation.environments import time_limit_of
 from bcq.system import interruption
 from bcq.system.progress import over

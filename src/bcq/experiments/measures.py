@@ -5,7 +5,8 @@ import numpy as np
 from jax import Array
 
 from bcq.algorithms.ensemble import Ensemble, uncertainty
-from bcq.data.dataset import Dataset, Floats
+from bcq.data.columns import Floats
+from bcq.data.dataset import Dataset
 from bcq.system.seeds import Role, derive
 from bcq.training.policy import Policy
 

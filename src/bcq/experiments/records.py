@@ -4,29 +4,20 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bcq.experiments.jobs import (
-    Batch,
-    Behaviour,
-    Experts,
-    Job,
-    Theory,
-    Training,
-    directory_name,
-    fingerprint,
-    is_finished,
-    with_needs,
-)
-from bcq.runs.directory import Row, Run, as_lines, read_json, returns_by_step
+from bcq.experiments.jobs import Job, directory_name, fingerprint, is_finished, with_needs
+from bcq.experiments.kinds import Batch, Behaviour, Experts, Theory, Training
+from bcq.runs.directory import Run, returns_by_step
 from bcq.runs.values import values_by_step
 from bcq.system.errors import InputError
-from bcq.system.files import require_regular, write_text
+from bcq.system.files import Row, as_lines, read_json, require_regular, write_text
 
 Numbers = NDArray[np.float64]
+Name = TypeVar("Name", bound=str)
 LAST = 3  # evaluations that count as final
 FORMAT = 2
 CANDIDATES = "experts"  # the task of agents that experts are chosen from
@@ -93,7 +84,7 @@ def returns(one: Record) -> list[tuple[int, float]]:
     return [(step, float(np.mean(episodes))) for step, episodes in one.evaluations]
 
 
-def gather(experiments: Mapping[str, Sequence[Job]], folder: Path) -> list[Record]:
+def gather(experiments: Mapping[Name, Sequence[Job]], folder: Path) -> list[Record]:
     """A record of every finished run, in each role that it has."""
     roles: dict[tuple[str, str, str], tuple[Training | Behaviour, Batch | None, list[str]]] = {}
     for experiment, jobs in experiments.items():

@@ -12,18 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TextIO
 
-from bcq.experiments.jobs import (
-    Job,
-    directory_name,
-    fingerprint,
-    is_finished,
-    steps_done,
-    with_needs,
-)
-from bcq.runs.directory import locked
+from bcq.experiments.jobs import Job, directory_name, fingerprint, is_finished, with_needs
+from bcq.experiments.kinds import steps_done
 from bcq.system import interruption, progress
 from bcq.system.errors import InterruptionError
-from bcq.system.files import last_line, make_directory, write_text
+from bcq.system.files import last_line, locked, make_directory, write_text
 from bcq.system.progress import words
 
 POLL = 0.5  # seconds between two looks at what runs

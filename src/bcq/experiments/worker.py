@@ -7,10 +7,12 @@ import threading
 import time
 from pathlib import Path
 
-from bcq.experiments.jobs import from_json, perform
-from bcq.runs.directory import read_json, use_compilation_cache
+from bcq.experiments.jobs import perform
+from bcq.experiments.kinds import from_json
+from bcq.runs.origin import use_compilation_cache
 from bcq.system import interruption
 from bcq.system.errors import BCQError, InterruptionError
+from bcq.system.files import read_json
 
 WATCH = 0.5  # seconds between two looks at the parent
 

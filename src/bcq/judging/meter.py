@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from bcq.algorithms.bcq import propose
 from bcq.algorithms.learning import Acting
 from bcq.algorithms.networks import ConditionalVAE, PerturbationModel
-from bcq.data.dataset import Dataset, Floats
+from bcq.data.columns import Floats
+from bcq.data.dataset import Dataset
 from bcq.system.errors import InputError
 from bcq.training.policy import Policy
 

@@ -2,7 +2,8 @@
 
 from types import ModuleType
 
-from bcq.experiments.jobs import Job, Training
+from bcq.experiments.jobs import Job
+from bcq.experiments.kinds import Training
 from bcq.paper import (
     extrapolation,
     perturbation,

@@ -8,7 +8,7 @@ import numpy as np
 
 from bcq.experiments.records import LAST, Record
 from bcq.paper.presets import ExperimentName
-from bcq.runs.directory import Row
+from bcq.system.files import Row
 
 SETTLED = (
     30_000  # updates after which a slow target has let values rise to 78% of their fixed point

@@ -6,7 +6,7 @@ from typing import Literal
 
 from bcq.algorithms.learning import AlgorithmConfig
 from bcq.collection.behaviour import BehaviourSchedule
-from bcq.experiments.jobs import Batch, Behaviour, Experts, Training
+from bcq.experiments.kinds import Batch, Behaviour, Experts, Training
 from bcq.runs.recording import Schedule
 
 HOPPER, CHEETAH, WALKER = "Hopper-v5", "HalfCheetah-v5", "Walker2d-v5"

@@ -15,9 +15,8 @@ from bcq.paper import environment_of, experiments_of, figures, jobs_of, verdicts
 from bcq.paper.judging import VERDICTS
 from bcq.paper.presets import PRESETS, ExperimentName, PresetName
 from bcq.paper.table import table
-from bcq.runs.directory import Row, read_json
 from bcq.system.errors import BCQError, InputError
-from bcq.system.files import write_text
+from bcq.system.files import Row, read_json, write_text
 from bcq.system.progress import words
 
 

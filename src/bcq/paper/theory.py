@@ -1,6 +1,7 @@
 """Section 4.1 and Figure 6: the theorems on random MDPs, and the kernel counterexample."""
 
-from bcq.experiments.jobs import Job, Theory
+from bcq.experiments.jobs import Job
+from bcq.experiments.kinds import Theory
 from bcq.paper.claims import Claim, Counterexample, Proved
 from bcq.paper.presets import Preset
 from bcq.tabular.illustrations import BCQL_EXACT, KERNEL_EXACT

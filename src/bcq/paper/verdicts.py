@@ -9,7 +9,7 @@ from bcq.paper import EXPERIMENTS
 from bcq.paper.claims import Claim
 from bcq.paper.evidence import Evidence
 from bcq.paper.judging import Outcome
-from bcq.runs.directory import Row
+from bcq.system.files import Row
 
 CLAIMS: tuple[Claim, ...] = tuple(
     chain.from_iterable(experiment.CLAIMS for experiment in EXPERIMENTS.values())

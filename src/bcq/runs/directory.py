@@ -10,29 +10,32 @@ checkpoint.json   names the newest checkpoint, its step and its SHA-256, and the
 step-N.safetensors  every array of the learner, optimizer included, by name
 """
 
-import fcntl
 import hashlib
 import json
 import os
-import subprocess
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from importlib.metadata import version
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
 from bcq.algorithms import ALGORITHMS
-from bcq.algorithms.learning import Acting, Algorithm, AlgorithmConfig
-from bcq.data.dataset import TaskSpec
+from bcq.algorithms.learning import Algorithm, AlgorithmConfig
+from bcq.data.bounds import TaskSpec
+from bcq.runs.arrays import named_arrays, with_arrays
 from bcq.system.errors import InputError
-from bcq.system.files import make_directory, replacing, require_regular, write_text
+from bcq.system.files import (
+    Row,
+    as_lines,
+    make_directory,
+    read_json,
+    replacing,
+    require_regular,
+    write_text,
+)
 from bcq.training.policy import Policy
 
 FORMAT = 1
@@ -44,9 +47,7 @@ CONFIG: dict[str, Any] = {
     **{"schedule.steps": int, "schedule.seed": int, "schedule.env": (str, NOTHING)},
     **{"dataset.environment": (str, NOTHING), "versions": dict, "versions.bcq": str},
 }
-Row = dict[str, Any]
 Keep = int | Literal["all"]
-Learner = TypeVar("Learner", bound=Acting)
 
 
 class Run:
@@ -322,108 +323,3 @@ def last_step(log: Path) -> int:
         return int(json.loads(lines[-1])["step"]) if lines else 0
     except (ValueError, LookupError, TypeError) as error:
         raise InputError(f"{log}: its last row is damaged: {error!r}") from error
-
-
-@contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """Keeps a second process from writing a run meanwhile."""
-    path = directory / ".lock"
-    require_regular(path)
-    try:
-        file = path.open("w")
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise InputError(f"{directory}: another process is writing this run") from error
-        yield
-
-
-def as_lines(rows: Iterable[Row]) -> str:
-    """Rows of a log as they stand in its file."""
-    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
-
-
-def read_json(path: Path) -> Row:
-    """A JSON object from a file."""
-    require_regular(path)
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: cannot be read as JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise InputError(f"{path}: must hold a JSON object")
-    return content
-
-
-def named_arrays(learner: Acting) -> dict[str, np.ndarray]:
-    """Every array of a learner under its path, such as `vae.model.encoder.layers.0.weight`."""
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(learner)
-    }
-
-
-def with_arrays(skeleton: Learner, arrays: dict[str, np.ndarray], source: Path) -> Learner:
-    """The learner that `named_arrays` took apart."""
-    leaves, structure = jax.tree_util.tree_flatten_with_path(skeleton)
-    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
-    strangers = sorted(set(names) ^ set(arrays))
-    if strangers:
-        raise InputError(f"{source}: is of another learner (array {strangers[0]} does not match)")
-    for name, (_, expected) in zip(names, leaves, strict=True):
-        found = arrays[name]
-        if (found.shape, found.dtype) != (expected.shape, expected.dtype):
-            raise InputError(
-                f"{source}: is of another learner (array {name} is {found.dtype}{found.shape}, "
-                f"not {expected.dtype}{expected.shape})"
-            )
-    learner: Learner = jax.tree.unflatten(structure, [jnp.asarray(arrays[name]) for name in names])
-    return learner
-
-
-def surroundings() -> Row:
-    """Versions, commit, device and threads: what else the numbers may depend on."""
-    packages = ("bcq", "jax", "jaxlib", "equinox", "optax", "gymnasium", "mujoco", "numpy")
-    return {
-        "versions": {name: version(name) for name in packages},
-        "commit": commit(),
-        "device": jax.devices()[0].device_kind,
-        "threads": threads(),
-    }
-
-
-def use_compilation_cache() -> None:
-    """Keeps compiled code between calls, so that the second start is quick."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    options = {
-        "jax_compilation_cache_dir": str(home / "bcq" / "compiled"),
-        "jax_persistent_cache_min_compile_time_secs": 0.1,
-    }
-    for name, value in options.items():
-        jax.config.update(name, value)  # type: ignore[no-untyped-call]
-
-
-def threads() -> int | None:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # Linux, where fewer than all may be allowed
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()
-
-
-def commit() -> str | None:
-    """The commit this code stands at, where it is a checkout."""
-    folder = Path(__file__).parent
-    try:
-        answer = subprocess.run(
-            ["git", "-C", folder, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
-            capture_output=True,
-            text=True,
-            check=True,
-            start_new_session=True,  # Ctrl-C is not for git
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return answer.stdout.strip()

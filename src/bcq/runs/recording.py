@@ -12,13 +12,15 @@ import numpy as np
 from bcq.algorithms import name_of
 from bcq.algorithms.learning import Algorithm, AlgorithmConfig, check_settings
 from bcq.data.dataset import Dataset
-from bcq.runs.directory import Keep, Row, Run, locked, named_arrays, require_keep, surroundings
+from bcq.runs.arrays import named_arrays
+from bcq.runs.directory import Keep, Run, require_keep
+from bcq.runs.origin import surroundings
 from bcq.simulation.environments import make_for
 from bcq.simulation.evaluation import evaluate
 from bcq.simulation.values import measure_values, require_measurable
 from bcq.system import interruption, progress
 from bcq.system.errors import DivergenceError, InputError, InterruptionError, require_seed
-from bcq.system.files import make_directory
+from bcq.system.files import Row, locked, make_directory
 from bcq.system.seeds import reset_seed
 from bcq.training.loop import (
     CHUNK,

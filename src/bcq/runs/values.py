@@ -3,9 +3,9 @@
 from collections import defaultdict
 
 from bcq.data.dataset import Dataset
-from bcq.runs.directory import Row, Run, as_lines
+from bcq.runs.directory import Run
 from bcq.simulation.values import Values, measure_values, require_measurable
-from bcq.system.files import write_text
+from bcq.system.files import Row, as_lines, write_text
 
 
 def values_by_step(run: Run) -> dict[int, Values]:

@@ -7,7 +7,8 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from bcq.data.dataset import NUMBERS, ActionBounds, Floats, TaskSpec
+from bcq.data.bounds import ActionBounds, TaskSpec
+from bcq.data.columns import NUMBERS, Floats
 from bcq.system.errors import InputError
 
 Environment = gymnasium.Env[NDArray[Any], NDArray[np.float32]]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bcq.data.dataset import Flags, Floats
+from bcq.data.columns import Flags, Floats
 from bcq.simulation.environments import Environment, SimulatorState, simulator_state
 
 Rows = NDArray[np.int64]

@@ -11,7 +11,8 @@ from jax import Array
 from numpy.typing import NDArray
 
 from bcq.algorithms.learning import AlgorithmConfig, ValueFunction
-from bcq.data.dataset import Dataset, Floats
+from bcq.data.columns import Floats
+from bcq.data.dataset import Dataset
 from bcq.simulation.environments import (
     Environment,
     SimulatorState,

@@ -1,9 +1,12 @@
 """Writing files so that an interruption leaves either the old one or the new one."""
 
+import fcntl
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from bcq.system.errors import InputError
 
@@ -62,3 +65,40 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+Row = dict[str, Any]
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keeps a second process from writing a run meanwhile."""
+    path = directory / ".lock"
+    require_regular(path)
+    try:
+        file = path.open("w")
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(f"{directory}: another process is writing this run") from error
+        yield
+
+
+def as_lines(rows: Iterable[Row]) -> str:
+    """Rows of a log as they stand in its file."""
+    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+
+
+def read_json(path: Path) -> Row:
+    """A JSON object from a file."""
+    require_regular(path)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: cannot be read as JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: must hold a JSON object")
+    return content

@@ -9,7 +9,8 @@ from jax import Array
 from numpy.typing import ArrayLike
 
 from bcq.algorithms.learning import Acting
-from bcq.data.dataset import Floats, TaskSpec
+from bcq.data.bounds import TaskSpec
+from bcq.data.columns import Floats
 from bcq.system.errors import InputError
 
 WORTH_HALVING = 32  # rows; below, compiling once more costs more than acting for idle rows

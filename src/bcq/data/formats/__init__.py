@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bcq.data.dataset import ActionBounds, Column, Columns, Dataset, Finding
+from bcq.data.bounds import ActionBounds
+from bcq.data.columns import Column, Columns, Finding
+from bcq.data.dataset import Dataset
 from bcq.data.formats import hdf5, minari, npz
 from bcq.system.errors import InputError
 from bcq.system.files import make_directory, require_regular

@@ -11,7 +11,8 @@ import h5py
 import numpy as np
 from h5py import h5d, h5g, h5l, h5o, h5s
 
-from bcq.data.dataset import Column, Columns, Dataset, Provenance
+from bcq.data.columns import Column, Columns, Provenance
+from bcq.data.dataset import Dataset
 from bcq.data.formats.limits import require_plausible
 from bcq.system import interruption
 from bcq.system.errors import InputError

@@ -17,7 +17,8 @@ import gymnasium
 import h5py
 import numpy as np
 
-from bcq.data.dataset import Column, Columns, Dataset, Finding, Provenance
+from bcq.data.columns import Column, Columns, Finding, Provenance
+from bcq.data.dataset import Dataset
 from bcq.data.formats.hdf5 import column, created
 from bcq.system import interruption
 from bcq.system.errors import InputError

@@ -10,7 +10,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 
-from bcq.data.dataset import NUMBERS, Column, Columns, Provenance
+from bcq.data.columns import NUMBERS, Column, Columns, Provenance
 from bcq.data.formats.limits import require_plausible
 from bcq.data.formats.mapping import USUAL_NAMES, find_columns
 from bcq.system.errors import InputError

@@ -1,6 +1,5 @@
 """CSV and Parquet logs: a row a step, streamed in batches, never held as Python objects."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,7 +7,6 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,36 +14,27 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bcq.data.dataset import (
-    FLAGS,
-    MATRICES,
-    ActionBounds,
-    Column,
-    Columns,
-    Dataset,
-    Finding,
-    Provenance,
-    paired_within_episodes,
-    precision,
-    require_sound,
-    with_flags,
+from bcq.data.bounds import ActionBounds
+from bcq.data.checks import require_sound
+from bcq.data.columns import FLAGS, MATRICES, Column, Columns, Finding, Provenance, precision
+from bcq.data.dataset import Dataset
+from bcq.data.episodes import paired_within_episodes, with_flags
+from bcq.data.formats.arrow import (
+    KEYS,
+    as_parquet,
+    batches,
+    group_sizes,
+    mapped,
+    numbers,
+    room_for_a_copy,
+    told_of,
 )
-from bcq.data.formats.mapping import USUAL_NAMES, Names, find_columns
-from bcq.system import interruption
+from bcq.data.formats.mapping import Names
+from bcq.data.formats.order import find_gaps, is_in_order, key, no_terminals, rows_moved
 from bcq.system.errors import InputError
 
-KEYS = ("episode", "step")
-BATCH_ROWS = 65_536
 WINDOW_BYTES = 2**26  # of numbers that are in memory at a time while a table is converted
-CSV_BLOCK = 2**24
 ROWS_PER_BYTE = 10_000  # more than any encoding of a log reaches
-GAP = 1.5  # times the usual step: more, and rows are missing in between
-
-# A matrix has a column for each of its numbers: obs_0, obs_1, ...
-TABLE_NAMES: Names = {
-    name: usual if name not in MATRICES else tuple(f"{n}_*" for n in usual) + usual
-    for name, usual in USUAL_NAMES.items()
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,91 +174,6 @@ def opened(path: Path, names: Mapping[str, Sequence[str]]) -> Iterator[Log]:
             yield log
 
 
-@contextmanager
-def told_of(path: Path) -> Iterator[None]:
-    """Errors of the reader as words about the file."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-        kind = "Parquet" if path.suffix == ".parquet" else "CSV"
-        words = " ".join(str(error).split())[:300]
-        raise InputError(f"{path}: cannot be read as {kind}: {words}") from error
-
-
-@contextmanager
-def room_for_a_copy() -> Iterator[None]:
-    """What the disk of temporary files refuses, in words."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(
-            f"no room for a temporary copy of it ({os.strerror(error.errno or 0)}); name another "
-            "folder for temporary files in the environment variable TMPDIR"
-        ) from error
-
-
-def mapped(schema: pa.Schema, names: Mapping[str, Sequence[str]]) -> Names:
-    """Which columns are what, if each is of a type that can be it."""
-    found = find_columns(names, TABLE_NAMES, schema.names)
-    for name in ("observations", "actions", "rewards"):
-        if name not in found:
-            there = ", ".join(schema.names[:50])
-            raise InputError(f"{name}: is missing; name it with --columns (there are {there})")
-    for name, columns in found.items():
-        if len(columns) != 1 and name not in MATRICES:
-            raise InputError(f"{name}: give one column, not {', '.join(columns)}")
-        for column in columns:
-            if schema.names.count(column) > 1:
-                raise InputError(f"{column}: there are several columns of that name")
-            kind = schema.field(column).type
-            if not (is_number(kind) or (name in KEYS and is_key(kind))):
-                raise InputError(
-                    f"{name}: column {column} holds {kind}, not numbers; store one number a column"
-                )
-    return found
-
-
-def is_number(kind: pa.DataType) -> bool:
-    """Whether a column can be observations, actions, rewards or flags."""
-    of = pa.types
-    return of.is_integer(kind) or of.is_floating(kind) or of.is_boolean(kind) or of.is_decimal(kind)
-
-
-def is_key(kind: pa.DataType) -> bool:
-    """Whether a column can say which episode or when."""
-    of = pa.types
-    return (
-        of.is_temporal(kind)
-        or of.is_string(kind)
-        or of.is_large_string(kind)
-        or (of.is_dictionary(kind) and is_key(kind.value_type))
-    )
-
-
-def numbers(column: pa.Array) -> NDArray[Any]:
-    """A column as float64; what is missing becomes NaN, which the checks of a batch find."""
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.uint8())
-    return column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-
-
-def batches(
-    file: pq.ParquetFile, names: Names, wanted: Sequence[str], groups: list[int] | None = None
-) -> Iterator[pa.RecordBatch]:
-    """Some columns of some row groups (of all), in the file's order."""
-    columns = [column for name in wanted for column in names.get(name, ())]
-    for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=columns):
-        interruption.check()
-        yield batch
-
-
-def group_sizes(file: pq.ParquetFile) -> list[int]:
-    """Rows in each row group."""
-    return [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
-
-
 def in_order(source: str, file: pq.ParquetFile, names: Names, size: int) -> Log:
     """Puts the rows of each episode together and in the order of their steps."""
     rows = file.metadata.num_rows
@@ -295,123 +199,3 @@ def in_order(source: str, file: pq.ParquetFile, names: Names, size: int) -> Log:
     if "terminated" not in names:
         findings.append(no_terminals())
     return Log(source, file, names, order, cuts, tuple(findings))
-
-
-def key(file: pq.ParquetFile, names: Names, name: str) -> NDArray[Any] | None:
-    """The column that says which episode, or when, as numbers."""
-    if name not in names:
-        return None
-    known: dict[str, int] = {}  # episodes by text, numbered as they appear
-    found = [np.empty(0, np.int64)]
-    for batch in batches(file, names, [name]):
-        column = batch.column(0)
-        if column.null_count:
-            first = sum(map(len, found)) + int(np.argmax(column.is_null().to_numpy(False)))
-            raise InputError(f"{name}, row {first}: is missing; every row needs one")
-        found.append(key_numbers(column, known))
-    return np.concatenate(found[1:] or found)
-
-
-def key_numbers(column: pa.Array, known: dict[str, int]) -> NDArray[Any]:
-    """Keys as numbers that compare as they do."""
-    of = pa.types
-    if of.is_temporal(column.type):
-        width = pa.int32() if column.type.bit_width == 32 else pa.int64()
-        return column.cast(width).to_numpy().astype(np.int64)
-    if of.is_integer(column.type) or of.is_boolean(column.type):
-        return column.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    if of.is_floating(column.type) or of.is_decimal(column.type):
-        return column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    encoded = column if of.is_dictionary(column.type) else column.dictionary_encode()
-    codes = [known.setdefault(text, len(known)) for text in encoded.dictionary.to_pylist()]
-    return np.array(codes, np.int64)[encoded.indices.to_numpy()]
-
-
-def is_in_order(episodes: NDArray[Any], steps: NDArray[Any] | None) -> bool:
-    """Whether each episode's rows are together, and their steps never fall."""
-    begins = np.flatnonzero(episodes[1:] != episodes[:-1]) + 1
-    together = len(begins) + 1 == len(np.unique(episodes[np.append(0, begins)]))
-    if steps is None or not together:
-        return together
-    falls = steps[1:] < steps[:-1]
-    falls[begins - 1] = False
-    return not falls.any()
-
-
-def rows_moved(order: NDArray[np.int64], moved: NDArray[np.int64]) -> Finding:
-    """Says that the file's rows were out of order."""
-    return Finding(
-        "out-of-order",
-        "rows",
-        f"{len(moved)} rows were not in the order of episode and step, and were sorted",
-        "nothing to do",
-        "a next observation is that of the following row",
-        np.sort(order[moved]),
-        "note",
-    )
-
-
-def find_gaps(
-    steps: NDArray[Any], cuts: NDArray[np.bool_], order: NDArray[np.int64] | None
-) -> Iterator[Finding]:
-    """Marks as cut the rows that something is missing after; refuses one step twice."""
-    inside = ~cuts[:-1]
-    strides = np.diff(steps)
-    if not inside.any():
-        return
-    repeated = np.flatnonzero(inside & (strides == 0))
-    if len(repeated):
-        row = repeated[0] + 1 if order is None else order[repeated[0] + 1]
-        raise InputError(
-            f"step, row {row}: is the step of another row of its episode (one of {len(repeated)} "
-            "such rows); remove the copies, or map the column that tells episodes apart"
-        )
-    gaps = np.flatnonzero(inside & (strides > GAP * np.median(strides[inside])))
-    if len(gaps):
-        cuts[gaps] = True
-        yield Finding(
-            "gap",
-            "step",
-            f"rows are missing after {len(gaps)} rows",
-            "find the missing rows, if they exist; the episode is cut there",
-            "the next observation was not logged, and the following row's is not it",
-            gaps if order is None else np.sort(order[gaps]),
-            "warning",
-        )
-
-
-def no_terminals() -> Finding:
-    """Says what is made of a log that names no terminal."""
-    return Finding(
-        "no-terminal-column",
-        "terminated",
-        "no column says where episodes terminated; every end is taken for a cut",
-        "name it with --columns terminated=COLUMN, if any episode ended of itself",
-        "values bootstrap past a cut, so a failure would look as if the episode had gone on",
-        severity="warning",
-    )
-
-
-def as_parquet(path: Path, parquet: Path, names: Mapping[str, Sequence[str]]) -> None:
-    """Copies the columns of a CSV file that are wanted, block by block."""
-    options = pyarrow.csv.ReadOptions(block_size=CSV_BLOCK, use_threads=False)
-    with pyarrow.csv.open_csv(path, options) as reader:
-        schema = reader.schema
-    found = mapped(schema, names)
-    types = {
-        column: pa.float64()
-        for name, columns in found.items()
-        for column in columns
-        # The first block decides what flags and keys are; a number may look like an integer there.
-        if name not in KEYS and not pa.types.is_boolean(schema.field(column).type)
-    }
-    wanted = [column for columns in found.values() for column in columns]
-    convert = pyarrow.csv.ConvertOptions(column_types=types, include_columns=wanted)
-    with (
-        pyarrow.csv.open_csv(path, options, convert_options=convert) as reader,
-        room_for_a_copy(),
-        pq.ParquetWriter(parquet, reader.schema, compression="lz4") as writer,
-    ):
-        for batch in reader:
-            writer.write_batch(batch)
-            interruption.check()

@@ -1,0 +1,81 @@
+"""`bcq inspect` and `bcq convert`."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tyro.conf import Positional
+
+from bcq.cli.verbs import Reading, Verb, beside
+from bcq.data.columns import Finding
+from bcq.data.dataset import Dataset
+from bcq.data.doctor.examination import examine, repair
+from bcq.data.doctor.report import as_json, as_text
+from bcq.data.formats import bounds_for, convert, read, require_new, save
+from bcq.system import progress
+from bcq.system.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspect(Verb):
+    """What a batch holds, and what is wrong with it: figures, findings with rows, a picture."""
+
+    data: Positional[Path]
+    """the batch: HDF5 in D4RL's layout, npz, CSV, Parquet, a Minari folder or minari:NAME"""
+    env: str | None = None
+    """Gymnasium environment that the batch is of, where the file does not name it"""
+    reading: Reading = field(default_factory=Reading)
+    fix: Path | None = None
+    """write what can be mended safely to this new file"""
+    picture: Path | None = None
+    """where the picture goes; the file's name with .png unless given"""
+    json: bool = False
+    """print JSON"""
+
+    def __call__(self) -> None:
+        """Prints and draws."""
+        columns = read(self.data, hints := self.reading.hints(self.env))
+        bounds = bounds_for(columns, hints)
+        findings = examine(columns, bounds)
+        if self.fix is not None:
+            require_new(self.fix)
+            save(Dataset.from_columns(repair(columns, bounds), bounds), self.fix)
+        wrong = sum(finding.severity == "error" for finding in findings)
+        if wrong:
+            print(json.dumps({"findings": as_json(findings)}) if self.json else as_text(findings))
+            raise InputError(f"{self.data}: {wrong} errors; nothing can learn from it as it is")
+        self.show(Dataset.from_columns(columns, bounds), findings)
+
+    def show(self, dataset: Dataset, findings: Sequence[Finding]) -> None:
+        """Figures, findings and the picture of a batch without errors."""
+        from bcq.data import inspection  # noqa: PLC0415 - matplotlib takes half a second to import
+
+        figures = inspection.summary(dataset)
+        path = self.picture or beside(self.data).with_suffix(".png")
+        inspection.picture(dataset, path)
+        if self.json:
+            print(json.dumps(figures | {"findings": as_json(findings)}))
+        else:
+            print(inspection.as_text(figures), "", as_text(findings), "", sep="\n")
+            print(f"picture        {path}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convert(Verb):
+    """Write a batch in another format: any that can be read, to HDF5 or Minari."""
+
+    source: Positional[Path]
+    """the batch: HDF5 in D4RL's layout, npz, CSV, Parquet, a Minari folder or minari:NAME"""
+    target: Positional[Path]
+    """new file .hdf5, or Minari data set: a folder NAME-v0, or minari:NAME-v0"""
+    env: str | None = None
+    """Gymnasium environment that the batch is of, where the file does not name it"""
+    reading: Reading = field(default_factory=Reading)
+
+    def __call__(self) -> None:
+        """Converts and says how much."""
+        rows, findings = convert(self.source, self.target, self.reading.hints(self.env))
+        for finding in findings:
+            progress.say(f"{finding.severity}: {self.source}: {finding}")
+        print(f"{self.target}: {rows:,} transitions; bcq inspect says what is in them")

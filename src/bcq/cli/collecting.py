@@ -1,0 +1,201 @@
+"""`bcq collect` and `bcq experts`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from bcq.cli.verbs import GOES_ON, Verb
+from bcq.collection.behaviour import BehaviourSchedule
+from bcq.collection.experts import bundled, describe, find, read_expert, train_experts
+from bcq.collection.recipes import (
+    collect_behaviour_to,
+    collect_to,
+    imitation,
+    imperfect,
+    random_batch,
+)
+from bcq.data.dataset import Dataset
+from bcq.runs.directory import Keep
+from bcq.system.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectBehaviour(Verb):
+    """Options of the batches that a learning DDPG agent leaves behind."""
+
+    env: str
+    """Gymnasium environment"""
+    out: Path
+    """HDF5 file to write; the agent's run directory stays beside it, as NAME.behaviour"""
+    transitions: int = 1_000_000
+    """time steps to explore for; every one of them is kept"""
+    seed: int = 0
+    """seed of everything random"""
+    noise: float
+    """standard deviation of the exploration noise, in half-widths of the action range"""
+    random_steps: int | None = None
+    """time steps of uniformly random actions at the start; 10,000 for HalfCheetah, else 1,000"""
+    keep: Keep = 1
+    """checkpoints of the agent to keep, the newest ones; one is made at each evaluation"""
+    recipe: ClassVar[str]
+    if_stopped = GOES_ON
+
+    def __call__(self) -> None:
+        """Trains the agent and writes its buffer."""
+        schedule = BehaviourSchedule(
+            env=self.env,
+            steps=self.transitions,
+            seed=self.seed,
+            noise=self.noise,
+            random_steps=self.random_steps,
+            keep=self.keep,
+        )
+        report(self.out, collect_behaviour_to(self.out, self.recipe, schedule))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectFinalBuffer(CollectBehaviour):
+    """Batch 1: all that a DDPG agent with much exploration saw while it learned."""
+
+    noise: float = 0.5
+    recipe = "final-buffer"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectConcurrent(CollectBehaviour):
+    """Batch 2: a DDPG agent's buffer in order, for `bcq train --concurrent`."""
+
+    noise: float = 0.1
+    recipe = "concurrent"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectFixed(Verb):
+    """Options of the batches that a fixed behaviour collects."""
+
+    env: str
+    """Gymnasium environment"""
+    out: Path
+    """HDF5 file to write"""
+    seed: int = 0
+    """seed of everything random"""
+    if_stopped = GOES_ON
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectImitation(CollectFixed):
+    """Batch 3: an expert at work, without noise."""
+
+    policy: str = "0"
+    """number of a bundled expert, or a run directory, or an expert's file"""
+    transitions: int = 1_000_000
+    """how many"""
+
+    def __call__(self) -> None:
+        """Collects."""
+        expert = find(self.policy, self.env)
+        recipe = imitation(expert, transitions=self.transitions, seed=self.seed)
+        report(self.out, collect_to(self.out, recipe))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectImperfect(CollectFixed):
+    """Imperfect demonstrations: an expert with random actions and noise in between."""
+
+    policy: str = "0"
+    """number of a bundled expert, or a run directory, or an expert's file"""
+    transitions: int = 100_000
+    """how many"""
+    random_probability: float = 0.3
+    """how often a uniformly random action is taken instead"""
+    noise: float = 0.3
+    """standard deviation of the noise on the other actions, in half-widths of the action range"""
+
+    def __call__(self) -> None:
+        """Collects."""
+        recipe = imperfect(
+            find(self.policy, self.env),
+            transitions=self.transitions,
+            noise=self.noise,
+            random_probability=self.random_probability,
+            seed=self.seed,
+        )
+        report(self.out, collect_to(self.out, recipe))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectRandom(CollectFixed):
+    """Supplement D.3: uniformly random actions (the paper has Pendulum and Reacher)."""
+
+    transitions: int = 5_000
+    """how many"""
+
+    def __call__(self) -> None:
+        """Collects."""
+        recipe = random_batch(self.env, transitions=self.transitions, seed=self.seed)
+        report(self.out, collect_to(self.out, recipe))
+
+
+def report(path: Path, dataset: Dataset) -> None:
+    """Says what was collected."""
+    returns = dataset.episode_returns
+    mean = f", return {returns.mean():.1f} ± {returns.std():.1f} (std)" if len(returns) else ""
+    print(f"{path}: {len(dataset):,} transitions, {len(returns):,} complete episodes{mean}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainExperts(Verb):
+    """Train DDPG agents, take the best checkpoint of each, rank them, keep the best.
+
+    Checkpoints are compared on fresh episodes; an expert's card has other ones.
+    """
+
+    env: str
+    """Gymnasium environment"""
+    seeds: str = "0..14"
+    """seeds of the agents: 0..14, or 0,2,5"""
+    keep: int = 5
+    """how many to keep"""
+    steps: int = 1_000_000
+    """time steps of each"""
+    longest: int = 0
+    """carry the best on, 100,000 steps at a time, to at most so many, while they still improve"""
+    out: Path = Path("runs/experts")
+    """folder of the agents' runs; the kept ones are in its folder `kept`"""
+    if_stopped = "the agents trained so far are saved; the same command goes on from there"
+
+    def __call__(self) -> None:
+        """Trains what is not trained yet, and ranks."""
+        seeds = parse_seeds(self.seeds)
+        if not 1 <= self.keep <= len(seeds):
+            raise InputError(f"keep: {self.keep} is not between 1 and {len(seeds)}, the seeds")
+        schedules = [
+            BehaviourSchedule(env=self.env, steps=self.steps, seed=s, keep="all") for s in seeds
+        ]
+        for path in train_experts(self.out, schedules, keep=self.keep, longest=self.longest):
+            print(describe(read_expert(path)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListExperts:
+    """The experts that ship with this package, and what they earn."""
+
+    def __call__(self) -> None:
+        """Prints a line each."""
+        for path in bundled("*"):
+            print(describe(read_expert(path)))
+
+
+def parse_seeds(text: str) -> list[int]:
+    """0..14 or 0,2,5 as numbers."""
+    try:
+        if ".." in text:
+            first, last = text.split("..")
+            seeds = list(range(int(first), int(last) + 1))
+        else:
+            seeds = [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise InputError(f"seeds: {text!r} is neither like 0..14 nor like 0,2,5") from error
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise InputError(f"seeds: {text!r} names no seed, or one twice")
+    return seeds

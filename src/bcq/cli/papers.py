@@ -1,0 +1,97 @@
+"""`bcq reproduce`, `bcq theory` and `bcq demo`."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tyro.conf import Positional
+
+from bcq.cli.verbs import GOES_ON, Verb
+from bcq.paper.presets import ExperimentName, PresetName
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheetahDemo(Verb):
+    """BCQ, DDPG and BC learn to run from imperfect demonstrations (Section 5)."""
+
+    out: Path = Path("runs/demo-cheetah")
+    """where batch, runs and picture go; an interrupted demo continues there"""
+    steps: int = 15_000
+    """updates to train each for"""
+    seed: int = 0
+    """seed of the batch and of training"""
+    if_stopped = GOES_ON
+
+    def __call__(self) -> None:
+        """Collects, trains, evaluates, draws."""
+        from bcq.paper import demo  # noqa: PLC0415 - matplotlib takes half a second to import
+
+        demo.cheetah(self.out, steps=self.steps, seed=self.seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PendulumDemo(Verb):
+    """BCQ learns to swing up a pendulum from 5,000 random actions (supplement D.3)."""
+
+    out: Path = Path("runs/demo-pendulum")
+    """where batch, run and picture go; an interrupted demo continues there"""
+    steps: int = 8_000
+    """updates to train for"""
+    seed: int = 0
+    """seed of the batch and of training"""
+    if_stopped = GOES_ON
+
+    def __call__(self) -> None:
+        """Collects, trains, evaluates, draws."""
+        from bcq.paper import demo  # noqa: PLC0415 - matplotlib takes half a second to import
+
+        demo.pendulum(self.out, steps=self.steps, seed=self.seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Theory(Verb):
+    """Walk through the paper's theory: counterexample, grid world, causes, theorems, pictures."""
+
+    out: Path = Path("runs/theory")
+    """where the pictures go"""
+    seed: int = 0
+    """seed of the random MDPs"""
+
+    def __call__(self) -> None:
+        """Prints, draws, and fails if a statement does not hold."""
+        from bcq.tabular import walk as theory  # noqa: PLC0415 - matplotlib takes half a second to import
+
+        if not theory.walk(self.out, seed=self.seed):
+            sys.exit("bcq: a statement of the paper did not hold")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduce(Verb):
+    """Reproduce the paper: run its experiments, draw its figures, judge its claims."""
+
+    experiments: Positional[tuple[ExperimentName, ...]] = ()
+    """which of them; all unless named"""
+    preset: PresetName = "quick"
+    """how long: smoke (minutes, proves the machinery), quick (an hour and a half on two cores),
+    standard (some 35 core-hours, judges most claims), paper (its own scale, two months)"""
+    env: tuple[str, ...] = ()
+    """only these environments"""
+    out: Path | None = None
+    """where everything goes, runs/reproduce-PRESET unless given; what is finished there is not
+    repeated, what was interrupted goes on"""
+    dry_run: bool = False
+    """list the jobs with an estimate of time and disk, and run none"""
+    check: bool = False
+    """run nothing: draw the figures and judge the claims from the results in --out"""
+
+    def __call__(self) -> None:
+        """Runs, or says what would be run, or judges."""
+        from bcq.paper import reproduce  # noqa: PLC0415 - matplotlib takes half a second to import
+
+        out = self.out or Path("runs") / f"reproduce-{self.preset}"
+        if self.check:
+            reproduce.show(out)
+        elif self.dry_run:
+            reproduce.dry_run(self.preset, self.experiments, self.env, out)
+        else:
+            reproduce.reproduce(self.preset, self.experiments, self.env, out)

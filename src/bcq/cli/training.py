@@ -1,0 +1,148 @@
+"""`bcq train` and `bcq evaluate`."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from tyro.conf import Positional
+
+from bcq.algorithms import name_of
+from bcq.algorithms.learning import AlgorithmConfig
+from bcq.cli.verbs import Reading, Verb, beside
+from bcq.data.dataset import Dataset
+from bcq.data.doctor.examination import examine
+from bcq.data.formats import as_dataset, bounds_for, read
+from bcq.judging.meter import extrapolation_meter
+from bcq.runs.directory import Run
+from bcq.runs.recording import Schedule, train_run
+from bcq.runs.values import measure_run
+from bcq.simulation.environments import require_registered
+from bcq.simulation.evaluation import evaluate
+from bcq.system import progress
+from bcq.system.errors import InputError
+
+Config = TypeVar("Config", bound=AlgorithmConfig)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(Verb, Generic[Config]):
+    """Learn a policy from a fixed batch of logged transitions."""
+
+    data: Path
+    """the batch: HDF5 in D4RL's layout, npz, CSV, Parquet, a Minari folder or minari:NAME"""
+    out: Path | None = None
+    """run directory; runs/ALGORITHM-DATA-seedS unless given"""
+    resume: bool = False
+    """continue an interrupted run, exactly as if it had not been interrupted"""
+    reading: Reading = field(default_factory=Reading)
+    schedule: Schedule = field(default_factory=Schedule)
+    algorithm: Config
+
+    def __call__(self) -> None:
+        """Trains and says where the run is."""
+        dataset = self.dataset()
+        stem = beside(self.data).stem
+        name = f"{name_of(self.algorithm)}-{stem}-seed{self.schedule.seed}"
+        directory = self.out or Path("runs") / name
+        run = train_run(directory, self.algorithm, self.schedule, dataset, resume=self.resume)
+        if self.schedule.true_value_every is not None:
+            from bcq.runs import plots  # noqa: PLC0415 - matplotlib takes half a second to import
+
+            plots.value_curve(run, directory / "values.png")
+            print(f"estimated and true values are drawn in {directory / 'values.png'}")
+        print(f"trained for {run.checkpoint_step():,} updates; the run is in {directory}")
+
+    def dataset(self) -> Dataset:
+        """The batch, once the doctor has warned of what is wrong with it."""
+        columns = read(self.data, hints := self.reading.hints(self.schedule.env))
+        bounds = bounds_for(columns, hints)
+        dataset = Dataset.from_columns(columns, bounds)
+        for finding in examine(columns, bounds, discount=getattr(self.algorithm, "discount", 0)):
+            if finding.severity == "warning":
+                progress.say(f"warning: {self.data}: {finding}")
+        return dataset
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(Verb):
+    """Measure a trained policy in an environment, without exploration noise."""
+
+    run: Positional[Path]
+    """run directory of `bcq train`"""
+    env: str | None = None
+    """Gymnasium environment; unless given, the one of the run or of its data"""
+    episodes: int = 10
+    """how many episodes"""
+    seed: int = 0
+    """seed of the episodes' starts and of the policy's sampling"""
+    data: Path | None = None
+    """the batch it learned from, for --values and --meter"""
+    reading: Reading = field(default_factory=Reading)
+    values: bool = False
+    """compare the estimated value with the true one, measured at 100 pairs of the batch"""
+    meter: bool = False
+    """say how far the policy is from the batch (1 = like the data); needs no simulator"""
+    json: bool = False
+    """print JSON; of an evaluation, with every episode's return and length"""
+
+    def __call__(self) -> None:
+        """Prints the returns."""
+        run = Run.open(self.run)
+        if self.values or self.meter:
+            self.against_the_batch(run)
+            return
+        env = self.environment(run)
+        result = evaluate(run.policy(), env, episodes=self.episodes, seed=self.seed)
+        if self.json:
+            print(json.dumps(result.summary() | {"env": env, "seed": self.seed}))
+            return
+        print(
+            f"{env}, {self.episodes} episodes at update {run.checkpoint_step():,}: "
+            f"return {result.mean:.1f} ± {result.std:.1f} (std), "
+            f"from {result.returns.min():.1f} to {result.returns.max():.1f}, "
+            f"length {result.lengths.mean():.0f}"
+        )
+
+    def environment(self, run: Run) -> str:
+        """The one given, or the one that the run or its data names."""
+        env = self.env or run.config["schedule"]["env"] or run.config["dataset"]["environment"]
+        if env is None:
+            raise InputError("this run names no environment; give one with --env")
+        if self.env is None:
+            require_registered(env)
+        return str(env)
+
+    def against_the_batch(self, run: Run) -> None:
+        """Prints true values and the extrapolation meter, whichever was asked for."""
+        if self.data is None:
+            raise InputError(
+                "--values and --meter need --data, the batch that the run learned from"
+            )
+        hints = self.reading.hints(run.config["schedule"]["env"])
+        dataset = as_dataset(read(self.data, hints), hints)
+        if dataset.fingerprint != run.config["dataset"].get("fingerprint"):
+            raise InputError(f"{self.data}: is not the batch that {self.run} learned from")
+        figures: dict[str, object] = {"step": run.checkpoint_step(), "seed": self.seed}
+        if self.values:
+            from bcq.runs import plots  # noqa: PLC0415 - matplotlib takes half a second to import
+
+            values = measure_run(run, dataset, self.environment(run), seed=self.seed)
+            picture = run.directory / f"values-at-{run.checkpoint_step()}-seed{self.seed}.png"
+            plots.value_scatter(values, f"{run.config['algorithm'].upper()}", picture)
+            figures |= {**values.summary(), "picture": str(picture)}
+        if self.meter:
+            figures |= extrapolation_meter(run.policy(), dataset, seed=self.seed).summary()
+        print(json.dumps(figures) if self.json else as_lines(figures))
+
+
+def as_lines(figures: Mapping[str, object]) -> str:
+    """Figures for people, one a line."""
+
+    def words(value: object) -> str:
+        if isinstance(value, list):
+            return f"{value[0]:.4g} to {value[1]:.4g}"
+        return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+    return "\n".join(f"{name.replace('_', ' '):<30} {words(v)}" for name, v in figures.items())

@@ -1,0 +1,103 @@
+"""The box actions live in, and what a policy must know of its task."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bcq.data.columns import Column, Floats, frozen
+from bcq.system.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class ActionBounds:
+    """The box actions live in, and the affine map between it and [-1, 1] in each dimension.
+
+    Where low is high the action is a constant, which becomes 0.
+    """
+
+    low: Floats  # (action_size,)
+    high: Floats
+
+    def __post_init__(self) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
+            for name, values in (("low", self.low), ("high", self.high)):
+                object.__setattr__(self, name, frozen(np.array(values, np.float32).reshape(-1)))
+            usable = self.low.shape == self.high.shape and np.isfinite(self.half_width).all()
+        if not usable:
+            raise InputError(
+                "action bounds must be finite and of one length, "
+                f"not {self.low.tolist()} and {self.high.tolist()}"
+            )
+        if (self.low > self.high).any():
+            dimension = int(np.argmax(self.low > self.high))
+            raise InputError(
+                f"action bounds: low {self.low[dimension]} is above high "
+                f"{self.high[dimension]} in dimension {dimension}"
+            )
+
+    @classmethod
+    def of_data(cls, lowest: Column, highest: Column, margin: float) -> "ActionBounds":
+        """The range that actions were seen in, widened on each side by a share of its width.
+
+        A dimension that never moved keeps its one value: there is nothing to learn in it.
+        """
+        if not 0 <= margin < np.inf:
+            raise InputError(f"action_margin: {margin} is not a share of the actions' range")
+        room: Column = margin * (highest - lowest)
+        low: Column = lowest - room
+        high: Column = highest + room
+        return cls(low, high)
+
+    @property
+    def centre(self) -> Floats:
+        """The action that becomes 0."""
+        return (self.low + self.high) / np.float32(2)
+
+    @property
+    def half_width(self) -> Floats:
+        """How far a bound is from the centre."""
+        return (self.high - self.low) / np.float32(2)
+
+    def normalise(self, actions: Floats) -> Floats:
+        """The environment's scale to [-1, 1]."""
+        width = np.where(self.half_width > 0, self.half_width, 1).astype(np.float32)
+        return (actions - self.centre) / width
+
+    def denormalise(self, actions: Floats) -> Floats:
+        """[-1, 1] to the environment's scale, never past a bound."""
+        return np.clip(actions * self.half_width + self.centre, self.low, self.high)
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """What a policy must know of its task."""
+
+    observation_size: int
+    bounds: ActionBounds
+
+    @property
+    def action_size(self) -> int:
+        """How many numbers an action has."""
+        return len(self.bounds.low)
+
+    def as_json(self) -> dict[str, Any]:
+        """The form it has in a file."""
+        return {
+            "observation_size": self.observation_size,
+            "action_low": self.bounds.low.tolist(),
+            "action_high": self.bounds.high.tolist(),
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "TaskSpec":
+        """The inverse of `as_json`; of anything else, a ValueError."""
+        try:
+            low, high = (np.array(content[name], float) for name in ("action_low", "action_high"))
+            size, bounds = content["observation_size"], ActionBounds(low, high)
+        except (KeyError, TypeError, InputError) as error:
+            raise ValueError(f"task: {error!r}") from error
+        if type(size) is not int or size < 1 or low.size < 1:
+            raise ValueError(f"task: observations of size {size}, actions of size {low.size}")
+        return cls(size, bounds)

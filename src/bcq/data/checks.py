@@ -1,0 +1,189 @@
+"""What no batch may have: every error, with its rows and its remedy."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from bcq.data.bounds import ActionBounds
+from bcq.data.columns import (
+    FLAGS,
+    MATRICES,
+    NUMBERS,
+    Column,
+    Columns,
+    Finding,
+    Floats,
+    as_stored_all,
+)
+from bcq.system.errors import InputError
+
+REQUIRED = ("observations", "actions", "rewards", "terminated")
+
+
+BOUNDS_TOLERANCE = (
+    1e-5  # of the half-width: what rounding to float32 may do to an action at a bound
+)
+
+
+Check = Callable[[Mapping[str, Column]], Iterator[Finding]]
+
+
+def missing_fields(arrays: Mapping[str, Column]) -> Iterator[Finding]:
+    """A batch needs observations, actions, rewards and how its episodes end."""
+    for name in REQUIRED:
+        if name not in arrays:
+            yield Finding(
+                "missing-field",
+                name,
+                "is missing",
+                f"the file must hold it (it holds {', '.join(arrays) or 'none'})",
+                "a transition is an observation, an action, a reward and whether it ended there",
+            )
+
+
+def not_numbers(arrays: Mapping[str, Column]) -> Iterator[Finding]:
+    """Object arrays and text are refused: reading them could run code."""
+    for name, values in arrays.items():
+        if values.dtype.kind not in NUMBERS:
+            yield Finding(
+                "not-numbers",
+                name,
+                f"holds {values.dtype}, not numbers",
+                "store it as float32",
+                "only numbers can be learned from, and objects could run code when they are read",
+            )
+
+
+def wrong_shapes(arrays: Mapping[str, Column]) -> Iterator[Finding]:
+    """Matrices have a row and scalars a number a transition."""
+    why = "each row of each field must belong to one transition"
+    for name, values in arrays.items():
+        dimensions = 2 if name in MATRICES else 1
+        if values.ndim != dimensions:
+            shape = "(transitions, size)" if dimensions == 2 else "(transitions,)"
+            problem, remedy = f"has shape {values.shape}", f"it must be {shape}"
+            yield Finding("wrong-shape", name, problem, remedy, why)
+        elif dimensions == 2 and values.shape[1] == 0:
+            remedy = "each row needs at least one number"
+            yield Finding("wrong-shape", name, "has no columns", remedy, why)
+    following, observations = arrays.get("next_observations"), arrays["observations"]
+    if following is not None and following.shape[1:] != observations.shape[1:]:
+        yield Finding(
+            "wrong-shape",
+            "next_observations",
+            f"has rows of shape {following.shape[1:]}",
+            f"they must match the observations' {observations.shape[1:]}",
+            why,
+        )
+
+
+def different_lengths(arrays: Mapping[str, Column]) -> Iterator[Finding]:
+    """Every column has one entry a transition."""
+    rows = len(arrays["observations"])
+    why = "row i of each field must belong to transition i"
+    if rows == 0:
+        remedy = "a batch needs at least one transition"
+        yield Finding("different-lengths", "observations", "has no rows", remedy, why)
+    for name, values in arrays.items():
+        if len(values) != rows:
+            yield Finding(
+                "different-lengths",
+                name,
+                f"has {len(values)} rows but observations has {rows}",
+                "every column needs one row a transition",
+                why,
+            )
+
+
+def not_finite(arrays: Mapping[str, Column]) -> Iterator[Finding]:
+    """NaN and infinity (also what is too large for float32) would spread to every weight."""
+    for name, values in arrays.items():
+        bad = ~np.isfinite(values)
+        if bad.any():
+            place = tuple(int(index[0]) for index in np.nonzero(bad))
+            yield Finding(
+                "not-finite",
+                name,
+                f"is {values[place]} (one of {int(bad.sum())} values that are not finite)",
+                "remove or repair these rows",
+                "one such number spreads to every weight; also what is too large for float32",
+                np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1)),
+            )
+
+
+def not_flags(arrays: Mapping[str, Column]) -> Iterator[Finding]:
+    """Ends of episodes are yes or no."""
+    for name in FLAGS:
+        values = arrays.get(name)
+        if values is not None and values.dtype.kind != "b":
+            bad = np.flatnonzero(np.isfinite(values) & (values != 0) & (values != 1))
+            if len(bad):
+                problem, remedy = f"is {values[bad[0]]}", "it must be 0 or 1"
+                why = "an episode ends at a row or it does not"
+                yield Finding("not-a-flag", name, problem, remedy, why, bad)
+
+
+# Error-level checks, in the order in which one makes the next possible; those of the last row
+# look at single values and need not wait for one another.
+STRUCTURE: tuple[Check, ...] = (missing_fields, not_numbers, wrong_shapes, different_lengths)
+
+
+CONTENT: tuple[Check, ...] = (not_finite, not_flags)
+
+
+def out_of_bounds(actions: Floats, bounds: ActionBounds) -> Iterator[Finding]:
+    """Actions must lie in the box that the policy is told about."""
+    why = "the policy only ever proposes actions within the bounds"
+    if actions.shape[1] != len(bounds.low):
+        yield Finding(
+            "out-of-bounds",
+            "actions",
+            f"have {actions.shape[1]} dimensions but the bounds have {len(bounds.low)}",
+            "give as many bounds as dimensions",
+            why,
+        )
+        return
+    beyond = np.maximum(bounds.low - actions, actions - bounds.high)
+    bad = np.flatnonzero((beyond > BOUNDS_TOLERANCE * bounds.half_width).any(axis=1))
+    if len(bad):
+        yield Finding(
+            "out-of-bounds",
+            "actions",
+            f"{actions[bad[0]].tolist()} is not between {bounds.low.tolist()} and "
+            f"{bounds.high.tolist()} (one of {len(bad)} such rows)",
+            "give the true bounds with --action-low and --action-high, or take those of the data "
+            "with --action-margin 0.05",
+            why,
+            bad,
+        )
+
+
+def errors(columns: Columns, bounds: ActionBounds | None) -> list[Finding]:
+    """All that keeps these columns from being a batch: what a `Dataset` refuses."""
+    arrays = as_stored_all(columns.arrays)
+    for check in STRUCTURE:
+        if found := list(check(arrays)):
+            return found
+    found = [finding for check in CONTENT for finding in check(arrays)]
+    bounds = bounds or bounds_of(columns, arrays["actions"].shape[1])
+    return [columns.in_file(f) for f in (*found, *out_of_bounds(arrays["actions"], bounds))]
+
+
+def require_sound(columns: Columns, bounds: ActionBounds | None) -> None:
+    """Raises on the first error, naming it and counting the rest."""
+    if found := errors(columns, bounds):
+        others = f" (and {len(found) - 1} more such problems)" if len(found) > 1 else ""
+        raise InputError(f"{columns.source}: {found[0]}{others}")
+
+
+def bounds_of(columns: Columns, size: int) -> ActionBounds:
+    """The file's own bounds, or [-1, 1] where it names none."""
+    low, high = columns.action_low, columns.action_high
+    if low is None and high is None:
+        return ActionBounds(np.full(size, -1.0), np.full(size, 1.0))
+    if low is None or high is None:
+        raise InputError(f"{columns.source}: names only one of action_low and action_high")
+    try:
+        return ActionBounds(low, high)
+    except InputError as error:
+        raise InputError(f"{columns.source}: {error}") from error

@@ -1,0 +1,190 @@
+"""Rows that do not belong together: the commonest cause of wrong results."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bcq.data.columns import Finding, Flags, Floats
+from bcq.data.doctor.evidence import Evidence
+
+SAMPLE = 5_000  # rows that rough figures are taken from
+
+
+def misaligned(batch: Evidence) -> Iterator[Finding]:
+    """Rows that do not belong together: the commonest cause of wrong results."""
+    if len(batch) < 3:
+        return
+    broken: Flags | None = None
+    if batch.next_observations is not None:
+        broken = ~batch.same(batch.next_observations[:-1], batch.observations[1:])
+        wrong = np.flatnonzero(broken & batch.inside)
+        inner_ends = batch.ends[batch.ends < len(batch) - 1]
+        if len(wrong) == 0 and (len(inner_ends) == 0 or broken[inner_ends].any()):
+            return
+        if 2 * len(wrong) > batch.inside.sum() and (offset := successor_offset(batch)) is not None:
+            yield shifted("next_observations", offset, wrong)
+            return
+        if (offset := end_offset(batch, broken.astype(float), certain=True)) is not None:
+            yield shifted("terminated", offset, batch.ends)
+            return
+        if len(wrong):
+            yield mismatch(wrong)
+            return
+    if (offset := end_offset(batch, jumps(batch), certain=False)) is not None:
+        yield shifted("terminated", offset, batch.ends)
+
+
+def mismatch(wrong: NDArray[np.int64]) -> Finding:
+    """Successors that are not what follows."""
+    return Finding(
+        "next-mismatch",
+        "next_observations",
+        f"{len(wrong)} rows lead elsewhere than to the next row's observation, within an episode",
+        "check how rows were joined; where rows are missing or an end is not marked, cut the "
+        "episode there",
+        "a wrong successor teaches a wrong value; an unmarked end hides where episodes stop",
+        wrong,
+        "warning",
+    )
+
+
+def shifted(field: str, offset: str, rows: NDArray[np.int64]) -> Finding:
+    """Rows that are off by a rule."""
+    grows = "episode" in offset
+    return Finding(
+        "growing-shift" if grows else "shift",
+        field,
+        f"is {offset} off its observations",
+        "store T+1 observations an episode as T pairs" if grows else "move it back by that row",
+        "observations, actions and ends of one row are of different steps: what is learned is "
+        "meaningless",
+        rows,
+        "warning",
+    )
+
+
+def successor_offset(batch: Evidence) -> str | None:
+    """By which rule next observations are found among the observations, if by any but the next."""
+    assert batch.next_observations is not None
+    last = len(batch) - 1
+    episode = np.searchsorted(batch.ends, batch.rows)
+    for offset, words in (
+        (np.full(len(batch), -1), "one row"),
+        (np.full(len(batch), 1), "one row"),
+        (episode, "one row more with every episode"),
+        (-episode, "one row more with every episode"),
+    ):
+        place = batch.rows + 1 + offset
+        rows = batch.rows[(place >= 0) & (place <= last)]
+        rows = rows[:: max(1, len(rows) // SAMPLE)]
+        if batch.same(batch.next_observations[rows], batch.observations[place[rows]]).mean() > 0.9:
+            return words
+    return None
+
+
+def end_offset(batch: Evidence, breaks: NDArray[np.float64], *, certain: bool) -> str | None:
+    """By which rule ends stand beside the breaks in the observations, if not on them.
+
+    `breaks` says of each row but the last how surely the next one begins something else. Chance
+    gives them a mean of 0.5 over ends; the more ends, the less it strays.
+    """
+    ends = batch.ends[batch.ends < len(batch) - 3]
+    if len(ends) < 5 or breaks[ends].mean() > 0.75:
+        return None
+    needed = 0.9 if certain else max(0.9, 0.5 + 1.3 / np.sqrt(len(ends)))
+    episode = np.arange(len(ends))
+    for offset, words in (
+        (np.full(len(ends), -1), "one row"),
+        (np.full(len(ends), 1), "one row"),
+        (episode + 1, "one row more with every episode"),
+        (episode, "one row more with every episode"),
+        (-episode - 1, "one row more with every episode"),
+        (-episode, "one row more with every episode"),
+    ):
+        places = ends + offset
+        places = places[(places >= 0) & (places < len(breaks))]
+        if len(places) >= 5 and breaks[places].mean() > max(needed, breaks[ends].mean() + 0.2):
+            return words
+    return None
+
+
+def jumps(batch: Evidence) -> NDArray[np.float64]:
+    """How far each observation is from the next, as a rank between 0 and 1."""
+    size = np.zeros(len(batch) - 1)
+    for column in batch.observations.T:  # one at a time: all would be as large as the batch
+        steps = np.diff(column).astype(np.float64)
+        size += (steps / max(steps.std(), 1e-12)) ** 2
+    ranks = np.empty(len(size))
+    ranks[np.argsort(size)] = np.arange(len(size)) / len(size)
+    return ranks
+
+
+def delayed(batch: Evidence) -> Iterator[Finding]:
+    """Rewards, or actions, that stand one row later than what they belong to."""
+    two = np.flatnonzero(batch.inside[:-1] & batch.inside[1:])  # rows that two more follow
+    needed = 20 * (2 * batch.observations.shape[1] + batch.actions.shape[1])  # rows a feature
+    if len(two) < needed:
+        return
+    two = two[:: max(1, len(two) // max(SAMPLE, needed))]
+    now, after, acted = batch.observations, batch.observations[1:], batch.actions
+    known = with_bends(with_squares(now[two], after[two], acted[two]))
+    unexplained = [residual(known, batch.rewards[two + late]) for late in (0, 1)]
+    if unexplained[1] < 0.5 * unexplained[0] and unexplained[1] < 0.5:
+        yield late_by_one("rewards", batch)
+    # What an action does is seen in the observation after it, one row later than it should if late.
+    change = after[two + 1] - now[two + 1]
+    early, right = (gain(now[two + 1], acted[two + row], change) for row in (2, 1))
+    late = gain(now[two + 1], acted[two], change)
+    if max(early, late) > 4 * right + 0.02:
+        yield late_by_one("actions", batch)
+
+
+def late_by_one(field: str, batch: Evidence) -> Finding:
+    """Says that a field is off by a row."""
+    return Finding(
+        "delayed-rewards" if field == "rewards" else "shifted-actions",
+        field,
+        "fit the row before, or after, far better than their own",
+        "move them by one row within each episode",
+        "what is learned credits the wrong actions",
+        batch.rows,
+        "warning",
+    )
+
+
+def with_squares(*parts: Floats) -> NDArray[np.float64]:
+    """Features of a regression: a constant, the numbers, their squares."""
+    values = np.concatenate(parts, axis=1).astype(np.float64)
+    values = (values - values.mean(axis=0)) / np.maximum(values.std(axis=0), 1e-12)
+    return np.concatenate([np.ones((len(values), 1)), values, values**2], axis=1)
+
+
+def with_bends(features: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The same features and random bends of them, for what squares cannot follow: an angle, say."""
+    generator = np.random.default_rng(0)
+    count = min(200, len(features) // 20)
+    weights = generator.normal(size=(features.shape[1], count)) * 3 / np.sqrt(features.shape[1])
+    return np.concatenate([features, np.tanh(features @ weights)], axis=1)
+
+
+def residual(features: NDArray[np.float64], targets: NDArray[Any]) -> float:
+    """Share of the targets' variance that a linear fit leaves unexplained."""
+    centred = targets.astype(np.float64).reshape(len(targets), -1)
+    centred = centred - centred.mean(axis=0)
+    spread = centred.std(axis=0)
+    if not (spread > 0).any():
+        return 1.0
+    centred = centred[:, spread > 0] / spread[spread > 0]
+    # By the normal equations: the features are few, on one scale, and rough figures will do.
+    inverse = np.linalg.pinv(features.T @ features, rcond=1e-9, hermitian=True)
+    weights = inverse @ (features.T @ centred)
+    return float(((centred - features @ weights) ** 2).mean())
+
+
+def gain(observations: Floats, actions: Floats, change: Floats) -> float:
+    """How much more of a change is explained once the action is known."""
+    return residual(with_squares(observations), change) - residual(
+        with_squares(observations, actions), change
+    )

@@ -1,0 +1,153 @@
+"""Episodes: how they end, how long they are, whether one is there twice."""
+
+from collections.abc import Iterator
+from hashlib import blake2b
+
+import numpy as np
+
+from bcq.data.columns import Finding
+from bcq.data.doctor.evidence import Evidence
+
+FEW = 1_000  # transitions
+
+
+LONGEST_LIMIT = 1_000  # steps: of Gymnasium's time limits, none of the usual is longer
+
+
+def both_flags(batch: Evidence) -> Iterator[Finding]:
+    """An end of both kinds: usual at the very time limit, a slip elsewhere."""
+    both = np.flatnonzero(batch.terminated & batch.truncated)
+    if len(both) == 0:
+        return
+    at_limit = batch.lengths[np.searchsorted(batch.ends, both)] == batch.lengths.max()
+    yield Finding(
+        "both-flags",
+        "truncated",
+        f"{len(both)} rows are both terminated and truncated; they count as terminated",
+        "nothing to do"
+        if at_limit.all()
+        else "set the time-out only where a limit cut the episode",
+        "a terminal has no future value, a time-out has",
+        both,
+        "note" if at_limit.all() else "warning",
+    )
+
+
+def disguised_limit(batch: Evidence) -> Iterator[Finding]:
+    """Terminals that all come at one length are a time limit."""
+    if batch.truncated.any() or len(batch.lengths) < 5:
+        return
+    longest = batch.lengths.max()
+    at_longest = batch.lengths == longest
+    if (at_longest.all() and longest > 1) or (
+        longest >= 20 and at_longest.sum() >= max(5, 0.2 * len(at_longest))
+    ):
+        yield Finding(
+            "disguised-time-limit",
+            "terminated",
+            f"{at_longest.sum()} of {len(batch.lengths)} episodes terminate after exactly "
+            f"{longest} steps, and none is longer",
+            "store these ends as time-outs, unless the task really ends then",
+            "a time limit taken for a terminal says that the future there is worth nothing",
+            batch.ends[at_longest],
+            "warning",
+        )
+
+
+def no_end(batch: Evidence) -> Iterator[Finding]:
+    """A batch without ends is one episode."""
+    if len(batch.ends) == 0:
+        yield Finding(
+            "no-end",
+            "terminated",
+            "no row ends an episode",
+            "mark terminals and time-outs, if there were any",
+            "without ends, rows of different episodes may be taken for neighbours",
+            batch.rows,
+            "warning" if len(batch) > LONGEST_LIMIT else "note",
+        )
+    elif batch.ends[-1] != len(batch) - 1:
+        yield Finding(
+            "unfinished-tail",
+            "terminated",
+            "the last episode is unfinished",
+            "nothing to do",
+            "its return is not counted; its rows are learned from",
+            batch.rows[batch.ends[-1] + 1 :],
+            "note",
+        )
+
+
+def short_episodes(batch: Evidence) -> Iterator[Finding]:
+    """Episodes of one step are rare; flags that mean the opposite make nothing else."""
+    single = batch.ends[batch.lengths == 1]
+    inverted = len(batch) >= 10 and len(batch.ends) > 0.5 * len(batch)
+    if inverted:
+        yield Finding(
+            "flags-inverted",
+            "terminated",
+            f"{len(batch.ends)} of {len(batch)} rows end an episode",
+            "check that 1 marks an end; some logs store a mask of what goes on",
+            "an end has no future value: every row would be worth its reward alone",
+            batch.ends,
+            "warning",
+        )
+    elif len(single):
+        yield Finding(
+            "one-step-episode",
+            "terminated",
+            f"{len(single)} episodes have one step",
+            "nothing to do, if they are real",
+            "logs that mark an end twice look like this too",
+            single,
+            "note",
+        )
+
+
+def duplicated_episodes(batch: Evidence) -> Iterator[Finding]:
+    """An episode that is there twice counts twice."""
+    stops = np.append(batch.starts[1:], len(batch))
+    table = np.concatenate([batch.observations, batch.actions, batch.rewards[:, None]], axis=1)
+    seen: dict[bytes, int] = {}
+    copies = []
+    for start, stop in zip(batch.starts.tolist(), stops.tolist(), strict=True):
+        if stop - start > 1:
+            first = seen.setdefault(blake2b(table[start:stop].data).digest(), start)
+            if first != start:
+                copies.append(np.arange(start, stop))
+    if copies:
+        yield Finding(
+            "duplicated-episode",
+            "episodes",
+            f"{len(copies)} episodes are exact copies of earlier ones",
+            "remove the copies",
+            "a log read twice counts twice, and hides how little data there is",
+            np.concatenate(copies),
+            "warning",
+        )
+
+
+def small_set(batch: Evidence) -> Iterator[Finding]:
+    """What the algorithm would like more of."""
+    if len(batch) < FEW:
+        yield Finding(
+            "few-transitions",
+            "rows",
+            f"{len(batch)} transitions are few",
+            "log more, or expect little",
+            "the paper's smallest batch has 5,000; a few hundred are soon learned by heart",
+            batch.rows,
+            "note",
+        )
+    horizon = 1 / (1 - batch.discount) if batch.discount < 1 else np.inf
+    if len(batch.lengths) and batch.lengths.max() < horizon:
+        yield Finding(
+            "long-horizon",
+            "episodes",
+            f"the longest has {batch.lengths.max()} steps; discount {batch.discount:g} looks "
+            f"{horizon:.0f} steps ahead",
+            "lower --discount, if episodes that long are all that matters",
+            "values then rest on bootstrapping beyond anything that was logged",
+            batch.ends[batch.lengths == batch.lengths.max()],
+            "note",
+        )

@@ -1,0 +1,76 @@
+"""A batch as its file has it, for the doctor's checks to look at."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bcq.data.bounds import ActionBounds
+from bcq.data.columns import Finding, Flags, Floats
+
+SAME = 1e-3  # of a column's standard deviation: closer is the same number, rounded
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """A batch as its file has it, for the checks to look at."""
+
+    observations: Floats
+    actions: Floats
+    rewards: Floats
+    next_observations: Floats | None
+    terminated: Flags  # as stored: both flags may be set
+    truncated: Flags
+    bounds: ActionBounds
+    discount: float
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+    @cached_property
+    def rows(self) -> NDArray[np.int64]:
+        """All of them."""
+        return np.arange(len(self))
+
+    @cached_property
+    def ends(self) -> NDArray[np.int64]:
+        """Rows that end an episode."""
+        return np.flatnonzero(self.terminated | self.truncated)
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """First row of each episode, the unfinished one included."""
+        after = self.ends + 1
+        return np.concatenate([[0], after[after < len(self)]])
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Rows of each complete episode."""
+        return np.diff(self.ends, prepend=-1)
+
+    @cached_property
+    def inside(self) -> Flags:
+        """For each row but the last: whether the next one is of the same episode."""
+        return ~(self.terminated | self.truncated)[:-1]
+
+    @cached_property
+    def spread(self) -> NDArray[np.float64]:
+        """Standard deviation of each observation column."""
+        return self.observations.std(axis=0, dtype=np.float64)
+
+    def same(self, one: Floats, other: Floats) -> Flags:
+        """Row by row, whether two observations are one but for rounding."""
+        with np.errstate(over="ignore"):
+            return (np.abs(one - other) <= (SAME * self.spread).astype(np.float32)).all(axis=1)
+
+
+Advice = Callable[[Evidence], Iterator[Finding]]
+
+
+def columns_in_words(columns: Sequence[int] | NDArray[np.int64]) -> str:
+    """As column 3, or as columns 1, 2 and 5 more."""
+    shown = ", ".join(str(column) for column in columns[:8])
+    more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
+    return f"column{'s' if len(columns) > 1 else ''} {shown}{more}"

@@ -1,0 +1,177 @@
+"""Columns that are constant, copied, badly scaled or out of place."""
+
+from collections.abc import Iterator
+from hashlib import blake2b
+
+import numpy as np
+
+from bcq.data.columns import Finding
+from bcq.data.doctor.alignment import SAMPLE
+from bcq.data.doctor.evidence import Evidence, columns_in_words
+
+FAR = 10.0  # from zero: measured, a column at 17 that varies by 2 leaves BCQ's VAE with one action
+
+
+def constant_columns(batch: Evidence) -> Iterator[Finding]:
+    """A column that never changes says nothing, or is the wrong column."""
+    for field, values in (("observations", batch.observations), ("actions", batch.actions)):
+        constant = np.flatnonzero((values == values[0]).all(axis=0))
+        if len(constant) and len(batch) > 1:
+            acts = field == "actions"
+            yield Finding(
+                "constant-column",
+                field,
+                f"{columns_in_words(constant)} never changes",
+                "leave it out, or check that it is the right column",
+                "the policy will always take this value" if acts else "a constant teaches nothing",
+                batch.rows,
+                "warning" if acts else "note",  # simulators do observe constants
+            )
+
+
+def duplicate_columns(batch: Evidence) -> Iterator[Finding]:
+    """The same column twice is usually a slip in the mapping."""
+    for field, values in (("observations", batch.observations), ("actions", batch.actions)):
+        seen: dict[bytes, int] = {}
+        copies = []
+        for i, column in enumerate(values.T):
+            first = seen.setdefault(blake2b(np.ascontiguousarray(column).data).digest(), i)
+            if first != i and np.ptp(column) > 0:
+                copies.append(i)
+        if copies:
+            yield Finding(
+                "duplicate-column",
+                field,
+                f"{columns_in_words(copies)} repeats another column",
+                "leave it out, or take the column that was meant",
+                "a copy teaches nothing, and the column that was meant is missing",
+                batch.rows,
+                "warning" if field == "actions" else "note",  # simulators do observe copies
+            )
+
+
+def flat_rewards(batch: Evidence) -> Iterator[Finding]:
+    """Rewards that are all one number can only teach when to end."""
+    if len(batch) > 1 and (batch.rewards == batch.rewards[0]).all():
+        yield Finding(
+            "constant-rewards",
+            "rewards",
+            f"are {batch.rewards[0]:g} in every row",
+            "check that it is the right column",
+            "nothing tells a good action from a bad one, but for terminals",
+            batch.rows,
+            "note" if batch.terminated.any() else "warning",
+        )
+
+
+def far_from_bounds(batch: Evidence) -> Iterator[Finding]:
+    """Actions that use a small part of their range are on another scale, or the bounds are."""
+    reach = np.abs(batch.bounds.normalise(batch.actions)).max(axis=0)
+    moving = (np.ptp(batch.actions, axis=0) > 0) & (batch.bounds.half_width > 0)
+    small = np.flatnonzero(moving & (reach < 0.5))
+    if len(small):
+        yield Finding(
+            "far-from-bounds",
+            "actions",
+            f"{columns_in_words(small)} reaches {reach[small].min():.2g} of the way to its bounds "
+            "at the most",
+            "check the bounds; give the true ones with --action-low and --action-high",
+            "the perturbation and the critics work on a scale where the bounds are -1 and 1",
+            batch.rows,
+            "warning" if reach[small].min() < 0.1 else "note",
+        )
+
+
+def discrete_actions(batch: Evidence) -> Iterator[Finding]:
+    """Few values: these algorithms choose among all between the bounds."""
+    sample = batch.actions[:: max(1, len(batch) // SAMPLE)]
+    few = [
+        i
+        for i, column in enumerate(sample.T)
+        if np.ptp(column) > 0
+        and len(column) >= 100
+        and (len(np.unique(column)) <= 16 or (np.ptp(column) > 1 and (column % 1 == 0).all()))
+    ]
+    if few:
+        yield Finding(
+            "discrete-actions",
+            "actions",
+            f"{columns_in_words(few)} takes only {len(np.unique(sample[:, few[0]]))} values",
+            "these algorithms are for continuous actions; check that it is the right column",
+            "the policy will choose values in between, which nobody ever tried",
+            batch.rows,
+            "warning",
+        )
+
+
+def unequal_scales(batch: Evidence) -> Iterator[Finding]:
+    """Columns so unequal that a network sees only the largest."""
+    spread = batch.spread
+    moving = np.flatnonzero(spread > 0)
+    if len(moving) and spread[moving].max() > 1e6 * spread[moving].min():
+        large, small = (int(moving[f(spread[moving])]) for f in (np.argmax, np.argmin))
+        yield Finding(
+            "unequal-scales",
+            "observations",
+            f"column {large} varies by {spread[large]:.2g}, column {small} by {spread[small]:.2g}",
+            "bring the columns to like units before they are logged and before the policy acts",
+            "networks take observations as they are: the small column might as well not be there",
+            batch.rows,
+            "warning",
+        )
+
+
+def far_from_zero(batch: Evidence) -> Iterator[Finding]:
+    """Columns that vary little around a large value."""
+    spread = batch.spread
+    mean = np.abs(batch.observations.mean(axis=0, dtype=np.float64))
+    coarse = np.flatnonzero((spread > 0) & (mean > 1e5 * spread))
+    far = np.flatnonzero((spread > 0) & (mean > np.maximum(FAR, 5 * spread)))
+    far = np.setdiff1d(far, coarse)
+    if len(coarse):
+        yield Finding(
+            "lost-precision",
+            "observations",
+            f"{columns_in_words(coarse)} varies by less than float32 can tell apart at its size",
+            "store the difference from a fixed value: seconds since the start, not since 1970",
+            "observations are kept as float32, which has seven digits",
+            batch.rows,
+            "warning",
+        )
+    if len(far):
+        yield Finding(
+            "far-from-zero",
+            "observations",
+            f"{columns_in_words(far)} stays far from zero: {mean[far[0]]:.3g}, give or take "
+            f"{spread[far[0]]:.2g}",
+            "store the difference from a usual value: degrees above 20, not degrees",
+            "networks take observations as they are: what never changes drowns what does, and can "
+            "keep them from learning at all",
+            batch.rows,
+            "warning",
+        )
+
+
+def outliers(batch: Evidence) -> Iterator[Finding]:
+    """Single values far beyond all others, with nothing in between: heavy tails are no fault."""
+    if len(batch) < 100:
+        return
+    for field, values in (("observations", batch.observations), ("rewards", batch.rewards)):
+        for i, numbers in enumerate(values.reshape(len(batch), -1).T):
+            column = numbers.astype(np.float64)
+            low, middle, high = np.percentile(column, (1, 50, 99))
+            distance = np.abs(column - middle)
+            top = np.sort(np.partition(distance, -len(batch) // 100 - 1)[-len(batch) // 100 - 1 :])
+            leaps = top[1:] / np.maximum(top[:-1], high - low) if high > low else np.zeros(1)
+            if leaps.max() > 10:
+                rows = np.flatnonzero(distance >= top[1:][np.argmax(leaps)])
+                yield Finding(
+                    "outlier",
+                    field,
+                    f"column {i} is {column[rows[0]]:.4g} there, but between {low:.4g} and "
+                    f"{high:.4g} in 98% of rows",
+                    "check these rows: units, sensor faults, placeholders for a missing value",
+                    "a squared error follows the largest numbers",
+                    rows,
+                    "warning",
+                )

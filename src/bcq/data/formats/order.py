@@ -1,0 +1,112 @@
+"""The rows of a table in the order of episode and step, and where episodes are cut."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from bcq.data.columns import Finding
+from bcq.data.formats.arrow import batches
+from bcq.data.formats.mapping import Names
+from bcq.system.errors import InputError
+
+GAP = 1.5  # times the usual step: more, and rows are missing in between
+
+
+def key(file: pq.ParquetFile, names: Names, name: str) -> NDArray[Any] | None:
+    """The column that says which episode, or when, as numbers."""
+    if name not in names:
+        return None
+    known: dict[str, int] = {}  # episodes by text, numbered as they appear
+    found = [np.empty(0, np.int64)]
+    for batch in batches(file, names, [name]):
+        column = batch.column(0)
+        if column.null_count:
+            first = sum(map(len, found)) + int(np.argmax(column.is_null().to_numpy(False)))
+            raise InputError(f"{name}, row {first}: is missing; every row needs one")
+        found.append(key_numbers(column, known))
+    return np.concatenate(found[1:] or found)
+
+
+def key_numbers(column: pa.Array, known: dict[str, int]) -> NDArray[Any]:
+    """Keys as numbers that compare as they do."""
+    of = pa.types
+    if of.is_temporal(column.type):
+        width = pa.int32() if column.type.bit_width == 32 else pa.int64()
+        return column.cast(width).to_numpy().astype(np.int64)
+    if of.is_integer(column.type) or of.is_boolean(column.type):
+        return column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    if of.is_floating(column.type) or of.is_decimal(column.type):
+        return column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    encoded = column if of.is_dictionary(column.type) else column.dictionary_encode()
+    codes = [known.setdefault(text, len(known)) for text in encoded.dictionary.to_pylist()]
+    return np.array(codes, np.int64)[encoded.indices.to_numpy()]
+
+
+def is_in_order(episodes: NDArray[Any], steps: NDArray[Any] | None) -> bool:
+    """Whether each episode's rows are together, and their steps never fall."""
+    begins = np.flatnonzero(episodes[1:] != episodes[:-1]) + 1
+    together = len(begins) + 1 == len(np.unique(episodes[np.append(0, begins)]))
+    if steps is None or not together:
+        return together
+    falls = steps[1:] < steps[:-1]
+    falls[begins - 1] = False
+    return not falls.any()
+
+
+def rows_moved(order: NDArray[np.int64], moved: NDArray[np.int64]) -> Finding:
+    """Says that the file's rows were out of order."""
+    return Finding(
+        "out-of-order",
+        "rows",
+        f"{len(moved)} rows were not in the order of episode and step, and were sorted",
+        "nothing to do",
+        "a next observation is that of the following row",
+        np.sort(order[moved]),
+        "note",
+    )
+
+
+def find_gaps(
+    steps: NDArray[Any], cuts: NDArray[np.bool_], order: NDArray[np.int64] | None
+) -> Iterator[Finding]:
+    """Marks as cut the rows that something is missing after; refuses one step twice."""
+    inside = ~cuts[:-1]
+    strides = np.diff(steps)
+    if not inside.any():
+        return
+    repeated = np.flatnonzero(inside & (strides == 0))
+    if len(repeated):
+        row = repeated[0] + 1 if order is None else order[repeated[0] + 1]
+        raise InputError(
+            f"step, row {row}: is the step of another row of its episode (one of {len(repeated)} "
+            "such rows); remove the copies, or map the column that tells episodes apart"
+        )
+    gaps = np.flatnonzero(inside & (strides > GAP * np.median(strides[inside])))
+    if len(gaps):
+        cuts[gaps] = True
+        yield Finding(
+            "gap",
+            "step",
+            f"rows are missing after {len(gaps)} rows",
+            "find the missing rows, if they exist; the episode is cut there",
+            "the next observation was not logged, and the following row's is not it",
+            gaps if order is None else np.sort(order[gaps]),
+            "warning",
+        )
+
+
+def no_terminals() -> Finding:
+    """Says what is made of a log that names no terminal."""
+    return Finding(
+        "no-terminal-column",
+        "terminated",
+        "no column says where episodes terminated; every end is taken for a cut",
+        "name it with --columns terminated=COLUMN, if any episode ended of itself",
+        "values bootstrap past a cut, so a failure would look as if the episode had gone on",
+        severity="warning",
+    )

@@ -1,0 +1,297 @@
+"""The kinds of jobs that the paper's experiments are made of."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from bcq.algorithms import ALGORITHMS, DDPGConfig, name_of
+from bcq.algorithms.learning import AlgorithmConfig
+from bcq.collection.behaviour import BehaviourSchedule, behaviour_dataset, train_behaviour
+from bcq.collection.experts import Expert, bundled, find, keep_best, read_expert
+from bcq.collection.recipes import Recipe, collect_to, imitation, imperfect, random_batch
+from bcq.data.dataset import Dataset
+from bcq.data.formats import save
+from bcq.experiments.jobs import Job, directory_name
+from bcq.experiments.measures import final_measures
+from bcq.runs.directory import Run, last_step
+from bcq.runs.recording import Schedule, mean_return, train_run
+from bcq.simulation.batches import load
+from bcq.system.errors import InputError
+from bcq.system.files import Row, read_json, write_text
+from bcq.tabular.illustrations import DISCOUNTS, counterexample
+from bcq.tabular.theorems import STATEMENTS, largest
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """A DDPG agent that learns online; what it saw is the batch of others."""
+
+    schedule: BehaviourSchedule
+    needs: ClassVar[Sequence[Job]] = ()
+
+    @property
+    def name(self) -> str:
+        """Environment, noise and seed."""
+        schedule = self.schedule
+        return f"behaviour-{schedule.env}-noise{schedule.noise:g}-seed{schedule.seed}"
+
+    @property
+    def length(self) -> int:
+        """Its time steps."""
+        return self.schedule.steps
+
+    def as_json(self) -> Row:
+        """Its schedule and settings."""
+        return {
+            "kind": "Behaviour",
+            "schedule": asdict(self.schedule),
+            "settings": asdict(DDPGConfig()),
+        }
+
+    def perform(self, folder: Path) -> None:
+        """Learns."""
+        directory = folder / directory_name(self)
+        train_behaviour(directory, DDPGConfig(), self.schedule, resume=True)
+
+
+@dataclass(frozen=True)
+class Experts:
+    """The best of several agents."""
+
+    needs: tuple[Behaviour, ...]
+    keep: int
+    length: ClassVar[int] = 1
+
+    @property
+    def name(self) -> str:
+        """How many of how many, and where."""
+        return f"experts-{self.needs[0].schedule.env}-{self.keep}-of-{len(self.needs)}"
+
+    def as_json(self) -> Row:
+        """Every agent."""
+        return {
+            "kind": "Experts",
+            "agents": [agent.as_json() for agent in self.needs],
+            "keep": self.keep,
+        }
+
+    def perform(self, folder: Path) -> None:
+        """Ranks and keeps."""
+        runs = [Run.open(folder / directory_name(agent)) for agent in self.needs]
+        keep_best(runs, folder / directory_name(self), keep=self.keep)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch of the paper; trial i learns from behaviour or expert i (supplement F)."""
+
+    recipe: str
+    env: str
+    transitions: int
+    trial: int
+    source: Behaviour | Experts | None = None  # no source: a bundled expert, or none is needed
+
+    @property
+    def name(self) -> str:
+        """Recipe, environment and trial."""
+        return f"batch-{self.recipe}-{self.env}-seed{self.trial}"
+
+    @property
+    def needs(self) -> Sequence[Job]:
+        """Who behaves."""
+        return () if self.source is None else (self.source,)
+
+    @property
+    def length(self) -> int:
+        """Its transitions."""
+        return self.transitions
+
+    def as_json(self) -> Row:
+        """Its settings."""
+        return {
+            "kind": "Batch",
+            **{key: getattr(self, key) for key in ("recipe", "env", "transitions", "trial")},
+            "source": None if self.source is None else self.source.as_json(),
+            "expert": self.bundled_expert(),
+        }
+
+    def bundled_expert(self) -> Row | None:
+        """Name and SHA-256 of the bundled expert that behaves, where one does."""
+        if self.source is not None or self.recipe not in ("imitation", "imperfect"):
+            return None
+        path = bundled(self.env)[self.number(len(bundled(self.env)))]
+        return {"name": path.stem, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+
+    def number(self, experts: int) -> int:
+        """Trial i has expert i; where there are fewer, they serve in turn."""
+        if experts == 0:
+            raise InputError(f"no expert of {self.env} is bundled; train some first")
+        return self.trial % experts
+
+    def perform(self, folder: Path) -> None:
+        """Collects `batch.hdf5`, and says in `batch.json` what its episodes earned."""
+        path = folder / directory_name(self) / "batch.hdf5"
+        dataset = load(path) if path.exists() else self.collect(path, folder)
+        summary = {
+            "transitions": len(dataset),
+            "complete_episodes": len(dataset.episode_returns),
+            "mean_return": mean_return(dataset),
+            "largest_reward": float(abs(dataset.rewards).max()),
+            "expert_return": self.expert_return(folder),
+        }
+        write_text(path.with_suffix(".json"), json.dumps(summary, indent=2) + "\n")
+
+    def collect(self, path: Path, folder: Path) -> Dataset:
+        """The batch itself."""
+        if isinstance(self.source, Behaviour):
+            run = Run.open(folder / directory_name(self.source))
+            dataset = behaviour_dataset(run, self.recipe, first=self.transitions)
+            save(dataset, path)
+            return dataset
+        return collect_to(path, self.made_by(folder))
+
+    def made_by(self, folder: Path) -> Recipe:
+        """How a fixed behaviour collects it."""
+        if self.recipe == "random":
+            return random_batch(self.env, transitions=self.transitions, seed=self.trial)
+        make = {"imitation": imitation, "imperfect": imperfect}[self.recipe]
+        return make(self.expert(folder), transitions=self.transitions, seed=self.trial)
+
+    def expert(self, folder: Path) -> Expert:
+        """That of the trial, of the kept ones or of the bundled ones."""
+        if isinstance(self.source, Experts):
+            number = self.number(self.source.keep)
+            return read_expert(
+                folder / directory_name(self.source) / f"{self.env}-{number}.safetensors"
+            )
+        return find(str(self.number(len(bundled(self.env)))), self.env)
+
+    def expert_return(self, folder: Path) -> float | None:
+        """What the expert earns without noise, where there is one."""
+        if self.recipe not in ("imitation", "imperfect"):
+            return None
+        return float(self.expert(folder).card["mean_return_of_100_fresh_episodes"])
+
+
+@dataclass(frozen=True)
+class Training:
+    """An algorithm on a batch."""
+
+    config: AlgorithmConfig
+    schedule: Schedule
+    batch: Batch
+
+    @property
+    def name(self) -> str:
+        """Algorithm with the settings that are not its own defaults, batch and seed."""
+        usual, batch = type(self.config)(), self.batch
+        varied = "".join(
+            f"-{key}{value}"
+            for key, value in asdict(self.config).items()
+            if value != getattr(usual, key)
+        )
+        return f"{name_of(self.config)}{varied}-{batch.recipe}-{batch.env}-seed{self.schedule.seed}"
+
+    @property
+    def needs(self) -> Sequence[Job]:
+        """The batch."""
+        return (self.batch,)
+
+    @property
+    def length(self) -> int:
+        """Its updates."""
+        return self.schedule.steps
+
+    def as_json(self) -> Row:
+        """Every setting."""
+        return {
+            "kind": "Training",
+            "algorithm": name_of(self.config),
+            "settings": asdict(self.config),
+            "schedule": asdict(self.schedule),
+            "batch": self.batch.as_json(),
+        }
+
+    def perform(self, folder: Path) -> None:
+        """Trains, and says in `measures.json` how the last policy and critics stand to the data."""
+        dataset = load(folder / directory_name(self.batch) / "batch.hdf5")
+        directory = folder / directory_name(self)
+        run = train_run(directory, self.config, self.schedule, dataset, resume=True)
+        measures = final_measures(run.policy(), dataset, seed=self.schedule.seed)
+        write_text(directory / "measures.json", json.dumps(measures, indent=2) + "\n")
+
+
+@dataclass(frozen=True)
+class Theory:
+    """Every statement of Section 4.1 on random MDPs, and the kernel counterexample."""
+
+    seed: int = 0
+    needs: ClassVar[Sequence[Job]] = ()
+    name: ClassVar[str] = "theory"
+    length: ClassVar[int] = 1
+
+    def as_json(self) -> Row:
+        """Its seed, and which checks: the number rises with them, so that old ones are repeated."""
+        return {"kind": "Theory", "seed": self.seed, "checks": 2}
+
+    def perform(self, folder: Path) -> None:
+        """Checks, and writes `theory.json`: the largest violation of each statement."""
+        figure_6 = [counterexample(discount) for discount in DISCOUNTS]
+        found = {
+            "statements": [
+                {
+                    "name": statement.name,
+                    "says": statement.says,
+                    "cases": statement.cases,
+                    "worst": largest(*statement.violations(self.seed)),
+                    "tolerance": statement.tolerance,
+                }
+                for statement in STATEMENTS
+            ],
+            "kernel_fails": all(one.kernel_fails for one in figure_6),
+            "kernel_values_off_by": largest(*(one.kernel_values_off_by for one in figure_6)),
+            "bcql_is_optimal": all(one.bcql_is_optimal for one in figure_6),
+            "bcql_values_off_by": largest(*(one.bcql_values_off_by for one in figure_6)),
+        }
+        path = folder / directory_name(self) / "theory.json"
+        write_text(path, json.dumps(found, indent=2) + "\n")
+
+
+def from_json(told: Row) -> Any:
+    """The inverse of `as_json`."""
+    match told["kind"]:
+        case "Behaviour":
+            return Behaviour(BehaviourSchedule(**told["schedule"]))
+        case "Experts":
+            return Experts(tuple(from_json(agent) for agent in told["agents"]), told["keep"])
+        case "Batch":
+            keys = ("recipe", "env", "transitions", "trial")
+            source = told["source"] and from_json(told["source"])
+            return Batch(**{key: told[key] for key in keys}, source=source)
+        case "Training":
+            settings = {
+                k: tuple(v) if isinstance(v, list) else v for k, v in told["settings"].items()
+            }
+            return Training(
+                ALGORITHMS[told["algorithm"]](**settings),
+                Schedule(**told["schedule"]),
+                from_json(told["batch"]),
+            )
+        case "Theory":
+            return Theory(told["seed"])
+        case kind:
+            raise ValueError(f"no job is of kind {kind!r}")
+
+
+def steps_done(job: Job, folder: Path) -> int:
+    """How far it is, as far as its folder tells."""
+    directory = folder / directory_name(job)
+    if isinstance(job, Batch):
+        with suppress(InputError):  # not begun, or just ended and tidied up
+            return int(read_json(directory / "batch.hdf5.partial" / "progress.json")["rows"])
+        return 0
+    return last_step(directory / "metrics.jsonl")

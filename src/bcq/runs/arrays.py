@@ -1,0 +1,39 @@
+"""Every array of a learner by name, and back."""
+
+from pathlib import Path
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bcq.algorithms.learning import Acting
+from bcq.system.errors import InputError
+
+Learner = TypeVar("Learner", bound=Acting)
+
+
+def named_arrays(learner: Acting) -> dict[str, np.ndarray]:
+    """Every array of a learner under its path, such as `vae.model.encoder.layers.0.weight`."""
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(learner)
+    }
+
+
+def with_arrays(skeleton: Learner, arrays: dict[str, np.ndarray], source: Path) -> Learner:
+    """The learner that `named_arrays` took apart."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(skeleton)
+    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
+    strangers = sorted(set(names) ^ set(arrays))
+    if strangers:
+        raise InputError(f"{source}: is of another learner (array {strangers[0]} does not match)")
+    for name, (_, expected) in zip(names, leaves, strict=True):
+        found = arrays[name]
+        if (found.shape, found.dtype) != (expected.shape, expected.dtype):
+            raise InputError(
+                f"{source}: is of another learner (array {name} is {found.dtype}{found.shape}, "
+                f"not {expected.dtype}{expected.shape})"
+            )
+    learner: Learner = jax.tree.unflatten(structure, [jnp.asarray(arrays[name]) for name in names])
+    return learner
