@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from queue import Queue
 from typing import Any, TypeVar
@@ -34,6 +35,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = "src/bcq"
 COPIES = 2
 HANGS = 120  # seconds beyond four times the usual: a test kept from ending has noticed the mutant
+BUDGET = 200.0  # seconds of test files that exercise a mutant without naming its module
 UNKNOWN = 900.0  # seconds: no test file takes longer, on a busy machine
 NOTES = """
 import os
@@ -214,7 +216,7 @@ class Suite:
     package: Mapping[str, str]  # the text of the package's files
 
     def against(self, mutation: Mutation) -> dict[str, float]:
-        """The test files that exercise it: those that name its module first, the quick first."""
+        """The test files that exercise it: those that name its module, then others while cheap."""
         module = module_of(mutation.file)
         naming = {
             test
@@ -233,7 +235,12 @@ class Suite:
                 if users & {function.split(":")[0] for function in functions}
             }
         order = sorted(chosen, key=lambda test: (test not in naming, self.seconds[test]))
-        return {test: self.seconds[test] for test in order}
+        others = accumulate(0 if test in naming else self.seconds[test] for test in order)
+        return {
+            test: self.seconds[test]
+            for test, spent in zip(order, others, strict=True)
+            if test in naming or spent <= BUDGET
+        }
 
 
 def module_of(file: str) -> str:

@@ -249,13 +249,18 @@ def test_a_mutant_meets_the_tests_that_called_its_function() -> None:
             "test_slow.py": {"a.py:1", "a.py:9"},
             "test_a.py": {"a.py:1"},
             "test_other.py": {"c.py:1"},
+            "test_whole.py": {"a.py:1", "c.py:1"},
         },
-        seconds={"test_quick.py": 1.0, "test_slow.py": 9.0, "test_a.py": 5.0, "test_other.py": 2.0},
+        seconds={
+            **{"test_quick.py": 1.0, "test_slow.py": 9.0, "test_a.py": 5.0, "test_other.py": 2.0},
+            "test_whole.py": 199.5,  # together with the quick one, more than there is time for
+        },
         texts={
             "test_quick.py": "import bcq",
             "test_slow.py": "from bcq import a",
             "test_a.py": "",
             "test_other.py": "",
+            "test_whole.py": "",
         },
         package={"a.py": "", "b.py": "", "c.py": "from bcq.a import x"},
     )
