@@ -124,7 +124,7 @@ def test_checkpoints_of_an_agent_and_of_a_training_are_kept_by_option(
         seen.append(schedule.keep)
         return bcq.load(concurrent)
 
-    monkeypatch.setattr("bcq.cli.collect_behaviour_to", collect)
+    monkeypatch.setattr("bcq.cli.collecting.collect_behaviour_to", collect)
     for options, keep in (((), 1), (("--keep", "3"), 3), (("--keep", "all"), "all")):
         main(["collect", "concurrent", *LEARNING, *options, "--out", str(tmp_path / "x.hdf5")])
         assert seen[-1] == keep

@@ -17,6 +17,7 @@ from bcq.algorithms.learning import Metrics, Minibatch
 from bcq.data.bounds import ActionBounds, TaskSpec
 from bcq.system.errors import InputError
 from bcq.system.seeds import Role, derive, reset_seed
+from bcq.training import policy as policies
 from bcq.training.policy import Policy
 
 LOW = np.array([-0.5, 1.0], np.float32)
@@ -264,13 +265,13 @@ def test_a_shrinking_number_of_rows_is_padded_to_few_sizes_and_changes_no_action
     count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = []
-    original = bcq.policy.act_in_rows
+    original = policies.act_in_rows
 
     def watched(learner: Any, observations: Any, *others: Any) -> Any:
         sizes.append(len(observations))
         return original(learner, observations, *others)
 
-    monkeypatch.setattr(bcq.policy, "act_in_rows", watched)
+    monkeypatch.setattr(policies, "act_in_rows", watched)
     config = bcq.BCQConfig(hidden_sizes=(8,), vae_hidden_sizes=(8,))
     task = TaskSpec(2, ActionBounds(np.array([-1.0]), np.array([3.0])))
     policy = bcq.Policy(config.create(2, 1, jax.random.key(0)), task)

@@ -217,22 +217,22 @@ def test_equivalent_mutants_are_counted_apart_and_are_few(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "".join(f"x{i} = 1\n" for i in range(20))
-    found = mutations("cli/toy.py", text)
+    found = mutations("cli/x.py", text)
     caught = {one: one.line != 4 for one in found}
     marks = tmp_path / "marks.toml"
     monkeypatch.setattr("mutation_sample.EQUIVALENT", marks)
     marks.write_text("")
-    said = report(caught, {"cli/toy.py": text})
+    said = report(caught, {"cli/x.py": text})
     assert "all             19 of   20   95.0%  95% interval 76.4% to 99.1%" in said
     assert "-x3 = 1\n+x3 = 2\n" in said
-    mark = '[[mutant]]\nfile = "cli/toy.py"\nbefore = "x{0} = 1"\nafter = "x{0} = 2"\nreason = "none"\n'
+    mark = '[[mutant]]\nfile = "cli/x.py"\nbefore = "x{0} = 1"\nafter = "x{0} = 2"\nreason = "none"\n'
     marks.write_text(mark.format(3))
-    said = report(caught, {"cli/toy.py": text})
+    said = report(caught, {"cli/x.py": text})
     assert "all             19 of   19  100.0%" in said
     assert said.endswith("1 more are equivalent")
     marks.write_text(mark.format(3) + mark.format(4))
     with pytest.raises(SystemExit, match="2 of 20 mutants marked equivalent"):
-        report(caught, {"cli/toy.py": text})
+        report(caught, {"cli/x.py": text})
 
 
 def test_functions_note_their_calls_and_stay_the_same_program() -> None:

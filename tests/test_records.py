@@ -18,7 +18,7 @@ from bcq.collection.behaviour import BehaviourSchedule
 from bcq.data.bounds import ActionBounds
 from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
-from bcq.experiments import jobs
+from bcq.experiments import jobs, kinds
 from bcq.experiments.jobs import Job, directory_name, perform
 from bcq.experiments.kinds import Batch, Behaviour, Experts, Training
 from bcq.experiments.measures import final_measures
@@ -52,7 +52,7 @@ EXPERIMENTS: dict[ExperimentName, list[Job]] = {
 @pytest.fixture(autouse=True, scope="module")
 def _surroundings() -> Iterator[None]:
     with short_task.registered(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jobs, "DDPGConfig", lambda: AGENT)
+        patch.setattr(kinds, "DDPGConfig", lambda: AGENT)
         yield
 
 

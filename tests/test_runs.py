@@ -29,7 +29,7 @@ from bcq.data.bounds import ActionBounds
 from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
 from bcq.runs import directory as runs
-from bcq.runs import recording
+from bcq.runs import origin, recording
 from bcq.runs.directory import Run
 from bcq.runs.recording import Schedule, train_run
 from bcq.system.errors import DivergenceError, InputError
@@ -128,7 +128,7 @@ def test_going_on_with_other_threads_is_said_and_recorded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def go_on(threads: int, steps: int) -> list[dict[str, int]]:
-        monkeypatch.setattr(runs, "threads", lambda: threads)
+        monkeypatch.setattr(origin, "threads", lambda: threads)
         schedule = replace(SCHEDULE, steps=steps)
         run = train_run(tmp_path, CounterConfig(), schedule, batch(), resume=True)
         assert Run.open(tmp_path).config == run.config

@@ -15,7 +15,7 @@ import bcq
 from bcq.data.bounds import ActionBounds
 from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
-from bcq.data.formats import Hints, convert, read, tables
+from bcq.data.formats import Hints, arrow, convert, read, tables
 from bcq.data.formats.mapping import parse_columns
 from bcq.system.errors import InputError
 from refusals import refusal
@@ -349,7 +349,7 @@ def transitions(log: Table) -> list[tuple[float, float, float, bool, bool]]:
 def test_parts_of_awkward_logs_hold_the_transitions_found_by_hand(
     window: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "BATCH_ROWS", 3)
+    monkeypatch.setattr(arrow, "BATCH_ROWS", 3)
     for seed in range(7):
         log = awkward(seed)
         order = np.random.default_rng(seed).permutation(len(log["step"]))
@@ -400,7 +400,7 @@ def test_bounds_of_a_table_are_those_of_all_its_parts(
     log["action_1"] = np.full(ROWS, 7.0)
     write(path, log)
     monkeypatch.setattr(tables, "WINDOW_BYTES", 4 * len(log) * 5)
-    monkeypatch.setattr(tables, "BATCH_ROWS", 4)
+    monkeypatch.setattr(arrow, "BATCH_ROWS", 4)
     assert "--action-margin" in refusal(path)
     convert(path, path.with_name("log.hdf5"), Hints(action_margin=0.1))
     bounds = bcq.load(path.with_name("log.hdf5")).bounds

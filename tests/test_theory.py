@@ -60,7 +60,7 @@ def test_a_violation_that_is_no_number_is_a_failure(
     monkeypatch.setattr(theory, "STATEMENTS", [wrong])
     assert not theory.check_statements(seed=0)
     assert "FAILS, off by at most nan" in capsys.readouterr().out
-    monkeypatch.setattr(jobs, "STATEMENTS", [wrong])
+    monkeypatch.setattr(kinds, "STATEMENTS", [wrong])
     assert np.isnan(theory_record(tmp_path)["statements"][0]["worst"])
 
 
@@ -94,7 +94,7 @@ def optimal_actions(learner: KernelBasedRL, states: Floats) -> Indices:
 def test_the_counterexample_falls_with_what_it_is_about(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, owner: Any, name: str, wrong: Any
 ) -> None:
-    monkeypatch.setattr(jobs, "STATEMENTS", [])
+    monkeypatch.setattr(kinds, "STATEMENTS", [])
     monkeypatch.setattr(owner, name, wrong)
     assert not counterexample(0.9).stands
     assert CLAIMS[-1].judge(Evidence([], theory_record(tmp_path))).verdict == FAILS
