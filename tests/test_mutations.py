@@ -225,7 +225,7 @@ def test_equivalent_mutants_are_counted_apart_and_are_few(
     said = report(caught, {"cli/x.py": text})
     assert "all             19 of   20   95.0%  95% interval 76.4% to 99.1%" in said
     assert "-x3 = 1\n+x3 = 2\n" in said
-    mark = '[[mutant]]\nfile = "cli/x.py"\nbefore = "x{0} = 1"\nafter = "x{0} = 2"\nreason = "none"\n'
+    mark = '[[mutant]]\nfile = "cli/x.py"\nbefore = "x{0} = 1"\nafter = "x{0} = 2"\nreason = "?"\n'
     marks.write_text(mark.format(3))
     said = report(caught, {"cli/x.py": text})
     assert "all             19 of   19  100.0%" in said
