@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 from tqdm import tqdm
 
 from mutation_sites import Mutation
-from mutation_source import Function, Source, is_text
+from mutation_source import Function, Source, is_text, names_of_functions
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = "src/bcq"
@@ -151,9 +151,10 @@ class Copy:
                 os.killpg(self.process.pid, signal.SIGKILL)
 
 
-def noting(file: str, text: str) -> str:
+def noting(text: str) -> str:
     """The same program, in which every function notes that it was called."""
     source, edits = Source(text), []
+    names = names_of_functions(source.tree)
     for node in ast.walk(source.tree):
         if isinstance(node, Function):
             first = node.body[isinstance(node.body[0], ast.Expr) and is_text(node.body[0].value) :]
@@ -163,7 +164,7 @@ def noting(file: str, text: str) -> str:
                 line = decorators[0].lineno if decorators else first[0].lineno
                 start = source.lines[line - 1] + first[0].col_offset
                 after = "\n" + " " * first[0].col_offset if compound else "; "
-                edits.append((start, f'__import__("notes").note("{file}:{node.lineno}"){after}'))
+                edits.append((start, f'__import__("notes").note("{names[node.lineno]}"){after}'))
     changed = source.bytes
     for start, note in sorted(edits, reverse=True):
         changed = changed[:start] + note.encode() + changed[start:]
@@ -210,7 +211,7 @@ def append_line(path: Path, **values: Any) -> None:
 class Suite:
     """The test files: what each calls, imports, and how long it takes."""
 
-    called: Mapping[str, set[str]]  # by test file; functions as file:line
+    called: Mapping[str, set[str]]  # by test file; functions by name
     seconds: Mapping[str, float]
     texts: Mapping[str, str]
     package: Mapping[str, str]  # the text of the package's files
@@ -223,17 +224,14 @@ class Suite:
             for test, text in self.texts.items()
             if module in imported(text) or test == f"test_{Path(mutation.file).stem}.py"
         }
-        if mutation.function:
-            function = f"{mutation.file}:{mutation.function}"
-            chosen = {test for test, functions in self.called.items() if function in functions}
-        else:  # what stands outside functions is for those of the module and of its importers
-            users = {file for file, text in self.package.items() if module in imported(text)}
-            users.add(mutation.file)
-            chosen = naming | {
-                test
-                for test, functions in self.called.items()
-                if users & {function.split(":")[0] for function in functions}
-            }
+        wanted = {mutation.function}
+        if not mutation.function:  # it is for those of the module and of its importers
+            users = [text for text in self.package.values() if module in imported(text)]
+            for text in (self.package[mutation.file], *users):
+                wanted |= set(names_of_functions(ast.parse(text)).values())
+        chosen = {test for test, functions in self.called.items() if wanted & functions}
+        if not (mutation.function and chosen):
+            chosen |= naming
         order = sorted(chosen, key=lambda test: (test not in naming, self.seconds[test]))
         others = accumulate(0 if test in naming else self.seconds[test] for test in order)
         return {
@@ -277,7 +275,7 @@ def prepare(home: Path, commit: str) -> tuple[list[Copy], Suite]:
     files = texts_in(copies[0].folder / "project" / "tests")
     tests = {file: text for file, text in files.items() if file.startswith("test_")}
     tests.pop("test_mutations.py", None)  # reads the package, but does not run it
-    marks = {test: mark(test, files, package) for test in tests}
+    marks = {test: mark(test, files) for test in tests}
 
     def noted(copy: Copy, test: str) -> tuple[list[str], float]:
         notes = copy.package.parent / "notes"
@@ -296,25 +294,26 @@ def prepare(home: Path, commit: str) -> tuple[list[Copy], Suite]:
         for copy in copies:
             (copy.package.parent / "notes.py").write_text(NOTES)
             for file, text in package.items():
-                (copy.package / file).write_text(noting(file, text))
+                (copy.package / file).write_text(noting(text))
             if (home / "warm").exists():
                 copy.warm_up(home / "warm")
         for test, (functions, took) in in_turn(copies, new, noted, "called"):
             line = {"mark": marks[test], "test": test, "seconds": took, "functions": functions}
             append_line(home / "called.jsonl", **line)
             known[marks[test]] = line
+            for copy in copies:
+                shutil.copytree(copy.home, home / "warm", dirs_exist_ok=True)
         for copy in copies:
             copy.unpack(commit)
-            shutil.copytree(copy.home, home / "warm", dirs_exist_ok=True)
     lines = {test: known[marks[test]] for test in tests}
     called = {test: set(line["functions"]) for test, line in lines.items()}
     seconds = {test: line["seconds"] for test, line in lines.items()}
     return copies, Suite(called, seconds, tests, package)
 
 
-def mark(test: str, files: Mapping[str, str], package: Mapping[str, str]) -> str:
-    """Stands for all that a test file runs: itself, what it may import, and the package."""
+def mark(test: str, files: Mapping[str, str]) -> str:
+    """Stands for what decides which functions a test file calls: itself and what it imports."""
     others = {file for file in files if not file.startswith(("test_", "mutation_", "mutants"))}
     others |= {file for name in imported(files[test]) if (file := f"{name}.py") in files}
-    texts = [files[file] for file in sorted({test, *others})] + [*package.values()]
+    texts = [files[file] for file in sorted({test, *others})]
     return hashlib.sha256("\0".join([test, *texts]).encode()).hexdigest()[:16]

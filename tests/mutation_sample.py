@@ -17,7 +17,7 @@ from pathlib import Path
 
 import tyro
 
-from mutation_runs import ROOT, Copy, append_line, in_turn, prepare, read_lines
+from mutation_runs import ROOT, UNKNOWN, Copy, append_line, in_turn, prepare, read_lines
 from mutation_sites import Mutation, is_sound, mutations
 from mutation_source import signatures_in
 
@@ -120,6 +120,14 @@ def report(caught: Mapping[Mutation, bool], package: Mapping[str, str]) -> str:
     )
 
 
+def require_passing(copy: Copy, noticed: set[str]) -> None:
+    """Refuses a sample in which a test noticed a mutant that fails without one too."""
+    tests = {test.split("[")[0]: UNKNOWN for test in noticed if "::" in test}
+    outcome = copy.test({test.removeprefix("tests/"): seconds for test, seconds in tests.items()})
+    if tests and outcome.failed:
+        sys.exit(f"fails without a mutant: {outcome.failed}")
+
+
 def main(seed: int = 1, count: int = 150, commit: str = "HEAD") -> None:
     """Draws mutants of a commit and runs the tests that exercise each."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
@@ -151,6 +159,7 @@ def main(seed: int = 1, count: int = 150, commit: str = "HEAD") -> None:
     for mutation, (by, seconds) in in_turn(copies, left, failing, "mutants"):
         append_line(results, mutant=str(mutation), caught_by=by, seconds=round(seconds, 1))
         caught[str(mutation)] = by
+    require_passing(copies[0], {caught[str(one)] for one in sample})
     said = report({one: bool(caught[str(one)]) for one in sample}, suite.package)
     said = f"{said}\ncommit {commit[:12]}, seed {seed}"
     (folder / f"seed{seed}-{count}.txt").write_text(said + "\n")

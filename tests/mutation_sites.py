@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from mutation_operators import LOOKS, OPERATORS, SAID, UNSEEN, statement
-from mutation_source import Edit, Function, Signature, Source, called, is_text
+from mutation_source import Edit, Function, Signature, Source, called, is_text, names_of_functions
 
 # Their strings are for people.
 SAYING = {"print", "set_title", "set_xlabel", "set_ylabel", "tqdm", "warn"}
@@ -23,7 +23,7 @@ class Mutation:
     file: str  # under src/bcq
     operator: str
     line: int
-    function: int  # the line of the innermost function's `def`; 0 outside all of them
+    function: str  # the innermost one, such as Class.method; nothing outside all of them
     edit: Edit
 
     def __str__(self) -> str:
@@ -101,12 +101,13 @@ def mutations(
 ) -> list[Mutation]:
     """Every mutation of a file, each edit once, in the order of the text."""
     source = Source(text, signatures)
+    names = names_of_functions(source.tree)
     found: dict[Edit, Mutation] = {}
     removed: set[tuple[int, int]] = set()  # statements, of which each has one mutant as a whole
 
-    def visit(node: ast.AST, function: int) -> None:
+    def visit(node: ast.AST, function: str) -> None:
         if isinstance(node, Function):
-            function = node.lineno
+            function = names[node.lineno]
         for operator in () if is_typing(node) else OPERATORS:
             for edit in operator(source, node):
                 if edit[:2] not in removed:
@@ -117,5 +118,5 @@ def mutations(
         for part in mutated_parts(node):
             visit(part, function)
 
-    visit(source.tree, 0)
+    visit(source.tree, "")
     return sorted(found.values(), key=lambda one: one.edit)

@@ -69,6 +69,17 @@ class Source:
         return Edit(*self.span(node), new)
 
 
+def names_of_functions(tree: ast.AST, within: str = "") -> dict[int, str]:
+    """By the line of its `def`, what a function is called, after its classes and functions."""
+    found = {}
+    for node in ast.iter_child_nodes(tree):
+        name = f"{within}{node.name}." if isinstance(node, Function | ast.ClassDef) else within
+        if isinstance(node, Function):
+            found[node.lineno] = name.removesuffix(".")
+        found |= names_of_functions(node, name)
+    return found
+
+
 def is_text(node: ast.AST | None) -> bool:
     return isinstance(node, ast.JoinedStr) or (
         isinstance(node, ast.Constant) and isinstance(node.value, str)

@@ -154,7 +154,7 @@ def test_arguments_of_different_types_are_not_exchanged() -> None:
 def test_a_mutation_knows_its_function() -> None:
     text = "x = 1\ndef f(a=2):\n    def g():\n        return 3\n    return 4\n"
     found = [one for one in mutations("toy.py", text) if one.operator == "number"]
-    assert [(one.line, one.function) for one in found] == [(1, 0), (2, 2), (4, 3), (5, 2)]
+    assert [(one.line, one.function) for one in found] == [(1, ""), (2, "f"), (4, "f.g"), (5, "f")]
 
 
 def test_letters_of_several_bytes_move_nothing() -> None:
@@ -236,8 +236,8 @@ def test_equivalent_mutants_are_counted_apart_and_are_few(
 
 
 def test_functions_note_their_calls_and_stay_the_same_program() -> None:
-    for file, text in SOURCES.items():
-        noted = ast.unparse(ast.parse(noting(file, text)))
+    for text in SOURCES.values():
+        noted = ast.unparse(ast.parse(noting(text)))
         noted = "\n".join(line for line in noted.splitlines() if "__import__('notes')" not in line)
         assert noted == ast.unparse(ast.parse(text))
 
@@ -245,11 +245,11 @@ def test_functions_note_their_calls_and_stay_the_same_program() -> None:
 def test_a_mutant_meets_the_tests_that_called_its_function() -> None:
     suite = Suite(
         called={
-            "test_quick.py": {"a.py:1", "b.py:1"},
-            "test_slow.py": {"a.py:1", "a.py:9"},
-            "test_a.py": {"a.py:1"},
-            "test_other.py": {"c.py:1"},
-            "test_whole.py": {"a.py:1", "c.py:1"},
+            "test_quick.py": {"one", "other"},
+            "test_slow.py": {"one", "Two.three"},
+            "test_a.py": {"one"},
+            "test_other.py": {"user"},
+            "test_whole.py": {"one", "user"},
         },
         seconds={
             **{"test_quick.py": 1.0, "test_slow.py": 9.0, "test_a.py": 5.0, "test_other.py": 2.0},
@@ -262,16 +262,20 @@ def test_a_mutant_meets_the_tests_that_called_its_function() -> None:
             "test_other.py": "",
             "test_whole.py": "",
         },
-        package={"a.py": "", "b.py": "", "c.py": "from bcq.a import x"},
+        package={
+            "a.py": "def one(): 0\nclass Two:\n  def three(): 0",
+            "b.py": "def other(): 0",
+            "c.py": "from bcq.a import x\ndef user(): 0",
+        },
     )
 
-    def against(function: int) -> list[str]:
+    def against(function: str) -> list[str]:
         return list(suite.against(Mutation("a.py", "number", 1, function, Edit(0, 0, ""))))
 
-    assert against(1) == ["test_a.py", "test_slow.py", "test_quick.py"]
-    assert against(9) == ["test_slow.py"]
-    assert against(20) == []
-    assert against(0) == ["test_a.py", "test_slow.py", "test_quick.py", "test_other.py"]
+    assert against("one") == ["test_a.py", "test_slow.py", "test_quick.py"]
+    assert against("Two.three") == ["test_slow.py"]
+    assert against("new") == ["test_a.py", "test_slow.py"]  # made since the calls were recorded
+    assert against("") == ["test_a.py", "test_slow.py", "test_quick.py", "test_other.py"]
 
 
 def test_what_a_file_imports() -> None:
