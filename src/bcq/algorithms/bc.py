@@ -1,6 +1,7 @@
 """Behavioural cloning with a feed-forward network (supplement G)."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import equinox as eqx
 from jax import Array
@@ -19,6 +20,8 @@ class BCConfig:
     """step size of Adam"""
     hidden_sizes: tuple[int, ...] = (400, 300)
     """hidden layers of the policy"""
+
+    discount: ClassVar[None] = None  # nothing is valued
 
     def __post_init__(self) -> None:
         check_settings(

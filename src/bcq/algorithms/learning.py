@@ -62,6 +62,11 @@ class AlgorithmConfig(Protocol):
         """Transitions one update takes."""
         ...
 
+    @property
+    def discount(self) -> float | None:
+        """Gamma; None where nothing is valued, as in imitation."""
+        ...
+
     def create(self, observation_size: int, action_size: int, key: Array) -> Algorithm:
         """A fresh learner."""
         ...

@@ -1,6 +1,7 @@
 """Behavioural cloning with BCQ's generative model (supplement G)."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -24,6 +25,8 @@ class VAEBCConfig:
     """generated actions use latents clipped to +- this"""
     vae_hidden_sizes: tuple[int, ...] = (750, 750)
     """hidden layers of encoder and decoder"""
+
+    discount: ClassVar[None] = None  # nothing is valued
 
     def __post_init__(self) -> None:
         check_settings(

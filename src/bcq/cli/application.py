@@ -1,64 +1,64 @@
-"""The command line: verbs only, no logic."""
+"""The tree of verbs, and what becomes of whatever goes wrong in one."""
 
 import os
 import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
+from importlib import import_module
 from importlib.metadata import version
 from typing import NoReturn
 
-from jax.errors import JaxRuntimeError
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes
 from tyro.extras import SubcommandApp
 
-from bcq.algorithms import ALGORITHMS
-from bcq.cli.batches import Convert, Inspect
-from bcq.cli.collecting import (
-    CollectConcurrent,
-    CollectFinalBuffer,
-    CollectImitation,
-    CollectImperfect,
-    CollectRandom,
-    ListExperts,
-    TrainExperts,
-)
-from bcq.cli.papers import CheetahDemo, PendulumDemo, Reproduce, Theory
-from bcq.cli.training import Evaluate, Train
-from bcq.cli.verbs import Verb
-from bcq.runs.origin import use_compilation_cache
 from bcq.system import interruption, progress
 from bcq.system.errors import BCQError, InputError, InterruptionError
 
+NOTHING_SAVED = "nothing was saved; the same command begins anew"
+# The module of a verb is imported when the verb is asked for: JAX and MuJoCo take seconds.
+VERBS = {
+    "train": ("training", "Learn a policy from a fixed batch of transitions."),
+    "evaluate": (
+        "training",
+        "Measure a trained policy in an environment, without exploration noise.",
+    ),
+    "collect": ("collecting", "Make a batch as the paper did."),
+    "experts": ("collecting", "Train experts, or list the bundled ones."),
+    "inspect": (
+        "batches",
+        "What a batch holds, and what is wrong with it: figures, findings with rows, a picture.",
+    ),
+    "convert": (
+        "batches",
+        "Write a batch in another format: any that can be read, to HDF5 or Minari.",
+    ),
+    "theory": (
+        "papers",
+        "Walk through the paper's theory: counterexample, grid world, causes, theorems, pictures.",
+    ),
+    "reproduce": (
+        "papers",
+        "Reproduce the paper: run its experiments, draw its figures, judge its claims.",
+    ),
+    "demo": ("papers", "See it work, with nothing to prepare."),
+}
 
-def application() -> SubcommandApp:
-    """The tree of verbs."""
-    train = SubcommandApp()
-    for name, config in ALGORITHMS.items():
-        train.command(name=name, help=config.__doc__)(Train[config])  # type: ignore[valid-type]
-    collect = SubcommandApp()
-    collect.command(name="final-buffer")(CollectFinalBuffer)
-    collect.command(name="concurrent")(CollectConcurrent)
-    collect.command(name="imitation")(CollectImitation)
-    collect.command(name="imperfect")(CollectImperfect)
-    collect.command(name="random")(CollectRandom)
-    experts = SubcommandApp()
-    experts.command(name="train")(TrainExperts)
-    experts.command(name="list")(ListExperts)
-    demos = SubcommandApp()
-    demos.command(name="cheetah")(CheetahDemo)
-    demos.command(name="pendulum")(PendulumDemo)
+
+def application(arguments: Sequence[str]) -> SubcommandApp:
+    """Every verb by name; the one that was asked for with its options."""
     app = SubcommandApp()
-    app.command(train, name="train", help="Learn a policy from a fixed batch of transitions.")
-    app.command(name="evaluate")(Evaluate)
-    app.command(collect, name="collect", help="Make a batch as the paper did.")
-    app.command(experts, name="experts", help="Train experts, or list the bundled ones.")
-    app.command(name="inspect")(Inspect)
-    app.command(name="convert")(Convert)
-    app.command(name="theory")(Theory)
-    app.command(name="reproduce")(Reproduce)
-    app.command(demos, name="demo", help="See it work, with nothing to prepare.")
+    for name, (module, says) in VERBS.items():
+        verb = import_module(f"bcq.cli.{module}").VERBS[name] if name in arguments[:1] else unloaded
+        if isinstance(verb, SubcommandApp):
+            app.command(verb, name=name, help=says)
+        else:
+            app.command(name=name, help=says)(verb)
     return app
+
+
+def unloaded() -> None:
+    """Stands for a verb that was not asked for."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -83,14 +83,14 @@ def run(arguments: Sequence[str]) -> None:
     command = None
     try:
         interruption.check()
-        command = application().cli(
+        command = application(arguments).cli(
             prog="bcq",
             description="Batch-constrained reinforcement learning: learn a policy from logged "
             "transitions, without exploring.",
             args=arguments,
             config=(OmitArgPrefixes, FlagCreatePairsOff),
         )
-        use_compilation_cache()
+        import_module("bcq.runs.origin").use_compilation_cache()
         with progress.silenced(getattr(command, "quiet", False)):
             interruption.check()
             command()
@@ -100,7 +100,7 @@ def run(arguments: Sequence[str]) -> None:
         if isinstance(error, KeyboardInterrupt) and interruption.requested():  # the second signal
             interruption.write(interruption.AT_ONCE)
             os._exit(interruption.exit_code())  # threads that still compute are not waited for
-        stop(f"stopped; {str(error) or getattr(command, 'if_stopped', Verb.if_stopped)}")
+        stop(f"stopped; {str(error) or getattr(command, 'if_stopped', NOTHING_SAVED)}")
     except InputError as error:
         sys.exit("bcq: " + str(error).replace("\n", "\\n"))  # a file's name may have any character
     except BCQError as error:
@@ -109,23 +109,24 @@ def run(arguments: Sequence[str]) -> None:
         if isinstance(error, BrokenPipeError):
             raise
         sys.exit(f"bcq: {str(error.filename or 'a file')[:200]}: {error.strerror or error}")
-    except (MemoryError, JaxRuntimeError) as error:
-        if isinstance(error, JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
+    except (MemoryError, RuntimeError) as error:  # JAX's own is of the latter kind
+        if isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
             raise
         sys.exit(f"bcq: memory is exhausted: {too_large(command)} ({first_line(error)})")
 
 
 def too_large(command: object) -> str:
     """What there is to make smaller: the sizes that were given, of those that an algorithm has."""
-    if not isinstance(command, Train):
+    algorithm = getattr(command, "algorithm", None)
+    if algorithm is None:
         return "give it less to do at a time"
     sizes = [
         each
-        for each in fields(command.algorithm)
+        for each in fields(algorithm)
         if each.name.endswith(("_size", "_sizes", "_samples", "members"))
     ]
-    given = [each for each in sizes if getattr(command.algorithm, each.name) != each.default]
-    named = (f"--{e.name.replace('_', '-')} {getattr(command.algorithm, e.name)}" for e in given)
+    given = [each for each in sizes if getattr(algorithm, each.name) != each.default]
+    named = (f"--{e.name.replace('_', '-')} {getattr(algorithm, e.name)}" for e in given)
     return f"{', '.join(named) or 'the batch, or the networks,'} is too large"
 
 

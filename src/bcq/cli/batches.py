@@ -79,3 +79,6 @@ class Convert(Verb):
         for finding in findings:
             progress.say(f"{finding.severity}: {self.source}: {finding}")
         print(f"{self.target}: {rows:,} transitions; bcq inspect says what is in them")
+
+
+VERBS = {"inspect": Inspect, "convert": Convert}

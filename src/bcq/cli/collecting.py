@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from tyro.extras import SubcommandApp
+
 from bcq.cli.verbs import GOES_ON, Verb
 from bcq.collection.behaviour import BehaviourSchedule
 from bcq.collection.experts import bundled, describe, find, read_expert, train_experts
@@ -199,3 +201,25 @@ def parse_seeds(text: str) -> list[int]:
     if not seeds or len(set(seeds)) < len(seeds):
         raise InputError(f"seeds: {text!r} names no seed, or one twice")
     return seeds
+
+
+def recipes() -> SubcommandApp:
+    """One verb a recipe."""
+    app = SubcommandApp()
+    app.command(name="final-buffer")(CollectFinalBuffer)
+    app.command(name="concurrent")(CollectConcurrent)
+    app.command(name="imitation")(CollectImitation)
+    app.command(name="imperfect")(CollectImperfect)
+    app.command(name="random")(CollectRandom)
+    return app
+
+
+def experts() -> SubcommandApp:
+    """Their verbs."""
+    app = SubcommandApp()
+    app.command(name="train")(TrainExperts)
+    app.command(name="list")(ListExperts)
+    return app
+
+
+VERBS = {"collect": recipes(), "experts": experts()}

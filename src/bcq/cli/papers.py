@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tyro.conf import Positional
+from tyro.extras import SubcommandApp
 
 from bcq.cli.verbs import GOES_ON, Verb
 from bcq.paper.presets import ExperimentName, PresetName
@@ -95,3 +96,14 @@ class Reproduce(Verb):
             reproduce.dry_run(self.preset, self.experiments, self.env, out)
         else:
             reproduce.reproduce(self.preset, self.experiments, self.env, out)
+
+
+def demos() -> SubcommandApp:
+    """One verb a demonstration."""
+    app = SubcommandApp()
+    app.command(name="cheetah")(CheetahDemo)
+    app.command(name="pendulum")(PendulumDemo)
+    return app
+
+
+VERBS = {"theory": Theory, "reproduce": Reproduce, "demo": demos()}

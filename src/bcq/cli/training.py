@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from tyro.conf import Positional
+from tyro.extras import SubcommandApp
 
-from bcq.algorithms import name_of
+from bcq.algorithms import ALGORITHMS, name_of
 from bcq.algorithms.learning import AlgorithmConfig
 from bcq.cli.verbs import Reading, Verb, beside
 from bcq.data.dataset import Dataset
@@ -59,7 +60,7 @@ class Train(Verb, Generic[Config]):
         columns = read(self.data, hints := self.reading.hints(self.schedule.env))
         bounds = bounds_for(columns, hints)
         dataset = Dataset.from_columns(columns, bounds)
-        for finding in examine(columns, bounds, discount=getattr(self.algorithm, "discount", 0)):
+        for finding in examine(columns, bounds, discount=self.algorithm.discount):
             if finding.severity == "warning":
                 progress.say(f"warning: {self.data}: {finding}")
         return dataset
@@ -146,3 +147,14 @@ def as_lines(figures: Mapping[str, object]) -> str:
         return f"{value:.4g}" if isinstance(value, float) else str(value)
 
     return "\n".join(f"{name.replace('_', ' '):<30} {words(v)}" for name, v in figures.items())
+
+
+def algorithms() -> SubcommandApp:
+    """One verb an algorithm, with its settings."""
+    app = SubcommandApp()
+    for name, config in ALGORITHMS.items():
+        app.command(name=name, help=config.__doc__)(Train[config])  # type: ignore[valid-type]
+    return app
+
+
+VERBS = {"train": algorithms(), "evaluate": Evaluate}

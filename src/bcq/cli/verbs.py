@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from bcq.cli.application import NOTHING_SAVED
 from bcq.data.formats import Hints
 from bcq.data.formats.mapping import parse_columns
 from bcq.data.formats.minari import PREFIX
@@ -18,7 +19,7 @@ class Verb:
 
     quiet: bool = False
     """say nothing but errors and the result: no progress, no warnings"""
-    if_stopped: ClassVar[str] = "nothing was saved; the same command begins anew"
+    if_stopped: ClassVar[str] = NOTHING_SAVED
 
 
 @dataclass(frozen=True, kw_only=True)

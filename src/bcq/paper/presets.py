@@ -88,7 +88,7 @@ class Preset:
             evaluate_every=plan.evaluate_every,
             evaluate_episodes=self.evaluate_episodes,
             checkpoint_every=plan.evaluate_every,
-            true_value_every=plan.true_value_every if hasattr(config, "discount") else None,
+            true_value_every=None if config.discount is None else plan.true_value_every,
             concurrent=plan.task == "concurrent",
         )
         return Training(config, schedule, self.batch(plan, trial))

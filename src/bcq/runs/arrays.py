@@ -13,22 +13,26 @@ from bcq.system.errors import InputError
 Learner = TypeVar("Learner", bound=Acting)
 
 
+def names_of(learner: Acting) -> list[str]:
+    """The path of every array, such as `vae.model.encoder.layers.0.weight`, in the tree's order."""
+    paths = (path for path, _ in jax.tree_util.tree_leaves_with_path(learner))
+    return [jax.tree_util.keystr(path, simple=True, separator=".") for path in paths]
+
+
 def named_arrays(learner: Acting) -> dict[str, np.ndarray]:
-    """Every array of a learner under its path, such as `vae.model.encoder.layers.0.weight`."""
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(learner)
-    }
+    """Every array of a learner under its path."""
+    arrays = map(np.asarray, jax.tree.leaves(learner))
+    return dict(zip(names_of(learner), arrays, strict=True))
 
 
 def with_arrays(skeleton: Learner, arrays: dict[str, np.ndarray], source: Path) -> Learner:
     """The learner that `named_arrays` took apart."""
-    leaves, structure = jax.tree_util.tree_flatten_with_path(skeleton)
-    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
+    leaves, structure = jax.tree.flatten(skeleton)
+    names = names_of(skeleton)
     strangers = sorted(set(names) ^ set(arrays))
     if strangers:
         raise InputError(f"{source}: is of another learner (array {strangers[0]} does not match)")
-    for name, (_, expected) in zip(names, leaves, strict=True):
+    for name, expected in zip(names, leaves, strict=True):
         found = arrays[name]
         if (found.shape, found.dtype) != (expected.shape, expected.dtype):
             raise InputError(

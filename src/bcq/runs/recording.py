@@ -7,12 +7,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from bcq.algorithms import name_of
 from bcq.algorithms.learning import Algorithm, AlgorithmConfig, check_settings
 from bcq.data.dataset import Dataset
-from bcq.runs.arrays import named_arrays
+from bcq.runs.arrays import names_of
 from bcq.runs.directory import Keep, Run, require_keep
 from bcq.runs.origin import surroundings
 from bcq.simulation.environments import make_for
@@ -152,9 +155,9 @@ def continue_run(run: Run, config: AlgorithmConfig, schedule: Schedule, dataset:
 
 def largest_value(config: AlgorithmConfig, dataset: Dataset) -> float:
     """No policy can be worth more with these rewards: the largest of them, for ever."""
-    discount: float = getattr(config, "discount", 1.0)  # imitation has none, and no values
-    largest = float(np.abs(dataset.rewards).max())
-    return largest / (1 - discount) if discount < 1 else math.inf
+    if config.discount is None or config.discount == 1:
+        return math.inf
+    return float(np.abs(dataset.rewards).max()) / (1 - config.discount)
 
 
 def settings_of(config: AlgorithmConfig, schedule: Schedule, dataset: Dataset) -> Row:
@@ -236,12 +239,14 @@ def measure_values_into(
     run: Run, step: int, learner: Algorithm, schedule: Schedule, dataset: Dataset
 ) -> None:
     """Appends estimates and truths to the run, raw, pair by pair; they depend on (seed, step)."""
+    discount = run.algorithm.discount
     assert schedule.env is not None
+    assert discount is not None  # both were asked for before the first update
     values = measure_values(
         Policy(learner, run.task),
         dataset,
         schedule.env,
-        discount=run.config["settings"]["discount"],
+        discount=discount,
         seed=reset_seed(schedule.seed, step),
         window=int(window_at(growing_windows(dataset, step), step - 1))
         if schedule.concurrent
@@ -290,13 +295,20 @@ def evaluate_into(
     bar.note(f"return {result.mean:.1f} at {step}")
 
 
+@jax.jit
+def are_finite(learner: Algorithm) -> Array:
+    """Of each array, whether all its numbers are; only the answers leave the device."""
+    return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(learner)])
+
+
 def stop_if_not_finite(run: Run, step: int, learner: Algorithm, metrics: dict[str, float]) -> None:
     """Ends a run whose numbers are lost, before anything of it is stored.
 
     The metrics are those before each step, so the last step can break the weights alone.
     """
-    numbers: Row = {**metrics, **named_arrays(learner)}
-    broken = next((name for name, value in numbers.items() if not np.isfinite(value).all()), None)
+    finite = {name: math.isfinite(value) for name, value in metrics.items()}
+    finite |= dict(zip(names_of(learner), are_finite(learner).tolist(), strict=True))
+    broken = next((name for name, fine in finite.items() if not fine), None)
     if broken is not None:
         run.note_divergence(step, broken)
         kept = run.checkpoint_step()

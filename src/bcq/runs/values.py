@@ -18,8 +18,7 @@ def values_by_step(run: Run) -> dict[int, Values]:
 
 def measure_run(run: Run, dataset: Dataset, environment: str, *, seed: int = 0) -> Values:
     """Measures a run's newest policy, and stores the raw pairs in its directory."""
-    require_measurable(run.algorithm, dataset, environment)
-    discount = run.config["settings"]["discount"]
+    discount = require_measurable(run.algorithm, dataset, environment)
     values = measure_values(
         run.policy(), dataset, environment, discount=discount, seed=seed, progress=True
     )

@@ -126,14 +126,15 @@ MEASURES: dict[str, Callable[[Numbers, Numbers], float | None]] = {
 }
 
 
-def require_measurable(config: AlgorithmConfig, dataset: Dataset, environment: str) -> None:
-    """Refuses, before any work is done, what could not be measured."""
-    if not hasattr(config, "discount"):
+def require_measurable(config: AlgorithmConfig, dataset: Dataset, environment: str) -> float:
+    """Refuses, before any work is done, what could not be measured; what is left has a discount."""
+    if config.discount is None:
         raise InputError(NO_VALUE)
     env = make_for(environment, dataset.task)
     env.reset(seed=0)
     state_at(dataset, env, 0)
     env.close()
+    return config.discount
 
 
 def measure_values(

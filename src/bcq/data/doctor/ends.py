@@ -139,6 +139,8 @@ def small_set(batch: Evidence) -> Iterator[Finding]:
             batch.rows,
             "note",
         )
+    if batch.discount is None:
+        return
     horizon = 1 / (1 - batch.discount) if batch.discount < 1 else np.inf
     if len(batch.lengths) and batch.lengths.max() < horizon:
         yield Finding(

@@ -24,7 +24,7 @@ class Evidence:
     terminated: Flags  # as stored: both flags may be set
     truncated: Flags
     bounds: ActionBounds
-    discount: float
+    discount: float | None  # of what is to learn from it; None if it values nothing
 
     def __len__(self) -> int:
         return len(self.rewards)

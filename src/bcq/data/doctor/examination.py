@@ -62,7 +62,7 @@ ADVICE: tuple[Advice, ...] = (
 
 
 def examine(
-    columns: Columns, bounds: ActionBounds | None = None, *, discount: float = DISCOUNT
+    columns: Columns, bounds: ActionBounds | None = None, *, discount: float | None = DISCOUNT
 ) -> list[Finding]:
     """Everything found, the worst first. Advice is on the rows that are without error."""
     found = errors(columns, bounds)
@@ -82,7 +82,10 @@ def examine(
 
 
 def evidence_of(
-    columns: Columns, arrays: Mapping[str, Column], bounds: ActionBounds | None, discount: float
+    columns: Columns,
+    arrays: Mapping[str, Column],
+    bounds: ActionBounds | None,
+    discount: float | None,
 ) -> Evidence:
     """The arrays as the checks want them."""
     terminated = arrays["terminated"].astype(bool)
@@ -98,7 +101,7 @@ def evidence_of(
     )
 
 
-def examine_dataset(dataset: Dataset, *, discount: float = DISCOUNT) -> list[Finding]:
+def examine_dataset(dataset: Dataset, *, discount: float | None = DISCOUNT) -> list[Finding]:
     """The same for a batch in memory."""
     return examine(dataset.columns(), discount=discount)
 
