@@ -284,7 +284,10 @@ def test_latents_that_acting_never_draws_are_counted(mean: float, share: float) 
     learner = make_learner()
     last = learner.vae.model.encoder.layers[-1]
     learner = eqx.tree_at(
-        lambda one: (one.vae.model.encoder.layers[-1].weight, one.vae.model.encoder.layers[-1].bias),
+        lambda one: (
+            one.vae.model.encoder.layers[-1].weight,
+            one.vae.model.encoder.layers[-1].bias,
+        ),
         learner,
         (jnp.zeros_like(last.weight), jnp.zeros_like(last.bias).at[0].set(mean)),
     )
