@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -413,6 +415,33 @@ def test_the_rows_as_a_batch(life: Life) -> None:
         if name != "truncated":
             np.testing.assert_array_equal(getattr(dataset, name), life.rows[name])
     np.testing.assert_array_equal(dataset.bounds.high, HIGH)
+    first = behaviour_dataset(life.run, "final-buffer", first=40)
+    assert first.observations.tobytes() == dataset.observations[:40].tobytes()
+
+
+def test_checkpoints_are_kept_environments_closed_and_acting_and_learning_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[short_task.ShortTask] = []
+
+    def create(env: short_task.ShortTask) -> None:
+        opened.append(env)
+
+    def close(env: short_task.ShortTask) -> None:
+        opened.remove(env)
+
+    monkeypatch.setattr(short_task.ShortTask, "__init__", create)
+    monkeypatch.setattr(short_task.ShortTask, "close", close)
+    clock = SimpleNamespace(perf_counter=count().__next__)  # a second between two looks at it
+    monkeypatch.setattr(behaviour, "time", clock)
+    schedule = replace(SCHEDULE, steps=STEPS, evaluate_every=100, keep="all")
+    run = train_behaviour(tmp_path / "run", CONFIG, schedule)
+    assert opened == []
+    evaluated = sorted({row["step"] for row in run.read("episodes.jsonl")})
+    assert len(evaluated) == 4
+    assert evaluated[-1] // 100 == evaluated[-2] // 100  # the last is made because the life ends
+    assert [one["step"] for one in run.checkpoints()] == evaluated[1:]
+    assert {(row["acting"], row["learning"]) for row in run.read("timing.jsonl")} == {(1, 1)}
 
 
 def test_an_unfinished_last_episode_is_kept_and_not_learned_from(life: Life) -> None:

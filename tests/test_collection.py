@@ -102,6 +102,18 @@ def test_the_recipes_have_the_papers_numbers() -> None:
     assert imperfect(somebody).transitions == 100_000
     assert imperfect(somebody).behaviour == Demonstrator(somebody, 0.3, 0.3)
     assert [recipe(somebody).environment for recipe in (imitation, imperfect)] == [PENDULUM] * 2
+    assert imitation(somebody).seed == imperfect(somebody).seed == random_batch(PENDULUM).seed == 0
+
+
+def test_random_actions_in_memory_are_five_thousand_of_seed_zero_unless_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Recipe] = []
+    monkeypatch.setattr(collection, "collect", asked.append)
+    bcq.collect_random(NAME)
+    bcq.collect_random(NAME, transitions=7, seed=3)
+    assert [(one.name, one.environment) for one in asked] == [("random", NAME)] * 2
+    assert [(one.transitions, one.seed) for one in asked] == [(5_000, 0), (7, 3)]
 
 
 @pytest.mark.parametrize(
@@ -164,6 +176,45 @@ def test_demonstrations_for_imitation_are_the_experts_actions_without_noise(
     expected = somebody.policy.act(batch.observations)
     np.testing.assert_allclose(batch.actions, expected, rtol=0, atol=1e-6)
     assert len(np.unique(batch.actions[:, 0])) > 100
+
+
+class Drawing(eqx.Module):
+    """Acts by its keys alone, as a policy that samples."""
+
+    def act(self, observations: Array, keys: Array) -> Array:
+        del observations
+        return jax.vmap(lambda key: jax.random.uniform(key, (2,), minval=-1))(keys)
+
+
+def test_an_expert_that_samples_draws_by_wave_time_and_episode() -> None:
+    task = task_of(make(NAME))
+    somebody = Expert("somebody", NAME, Policy(Drawing(), task), {})
+    batch = collect(imitation(somebody, transitions=250, seed=2))
+    assert len(batch.episodes) > WAVE + 5
+    for number, (start, stop) in enumerate(batch.episodes.tolist()):
+        wave, row = number // WAVE, number % WAVE
+        key = jax.random.key(reset_seed(derive(2, Role.BATCH), WAVE * wave))
+        for time in range(min(3, stop - start)):
+            own = jax.random.fold_in(jax.random.fold_in(key, time), row)
+            drawn = (LOW + HIGH) / 2 + HALF_WIDTH * jax.random.uniform(own, (2,), minval=-1)
+            np.testing.assert_allclose(batch.actions[start + time], drawn, atol=1e-5)
+
+
+def test_demonstrations_compile_once_for_a_wave_and_close_its_environments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes, closed = set(), []
+    original = bcq.policy.act_in_rows
+
+    def watched(learner: Any, observations: Any, *others: Any) -> Any:
+        sizes.add(len(observations))
+        return original(learner, observations, *others)
+
+    monkeypatch.setattr(bcq.policy, "act_in_rows", watched)
+    monkeypatch.setattr(short_task.ShortTask, "close", lambda env: closed.append(id(env)))
+    collect(imitation(expert(NAME), transitions=200))
+    assert sizes == {WAVE}
+    assert len(set(closed)) == WAVE
 
 
 @pytest.mark.parametrize("environment", [PENDULUM, NAME])

@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -179,6 +180,7 @@ def test_the_best_are_carried_on_while_their_best_checkpoint_is_of_the_last_leg(
         train_experts(tmp_path, SCHEDULES, keep=keep, longest=longest)
         return [run_of(tmp_path, seed).config["schedule"]["steps"] for seed in range(3)]
 
+    assert experts.LEG == 100_000
     monkeypatch.setattr(experts, "LEG", 60)
     monkeypatch.setattr(experts, "train_behaviour", train)
     monkeypatch.setattr(experts, "best_checkpoint", choose)
@@ -198,6 +200,26 @@ def test_the_card_says_what_the_agent_earns_in_a_hundred_fresh_episodes(
     assert card["mean_return_of_50_episodes_it_was_chosen_by"] == chosen.score != result.mean
     assert card["mean_return_of_100_fresh_episodes"] == pytest.approx(result.mean, rel=1e-6)
     assert card["std_return_of_100_fresh_episodes"] == pytest.approx(result.std, rel=1e-6)
+
+
+def test_each_rank_is_tested_on_episodes_of_its_own(folder: Path) -> None:
+    second = ranking_of(folder)[1]
+    policy = run_of(folder, second["seed"]).policy(second["steps"])
+    result = bcq.evaluate(policy, NAME, episodes=100, seed=1)
+    card = json.loads((folder / "kept" / f"{NAME}-1.json").read_text())
+    assert card["mean_return_of_100_fresh_episodes"] == pytest.approx(result.mean, rel=1e-6)
+
+
+def test_the_best_come_first_in_whatever_order_they_are_given(folder: Path, tmp_path: Path) -> None:
+    choices = [
+        experts.Choice(run_of(folder, one["seed"]), one["steps"], one["score"])
+        for one in reversed(ranking_of(folder))
+    ]
+    (path,) = experts.write_best(choices, tmp_path, keep=1)
+    assert path == tmp_path / f"{NAME}-0.safetensors"
+    ranking = json.loads((tmp_path / f"{NAME}-ranking.json").read_text())
+    assert [one["seed"] for one in ranking] == [one["seed"] for one in ranking_of(folder)]
+    assert json.loads(path.with_suffix(".json").read_text())["seed"] == ranking[0]["seed"]
 
 
 def test_the_card_says_where_the_agent_comes_from(chosen: experts.Choice, best: Path) -> None:
@@ -260,7 +282,9 @@ def test_an_expert_is_found_by_number_file_and_run(
 
 def test_runs_of_different_weights_have_different_names(folder: Path) -> None:
     directories = [str(run_of(folder, seed).directory) for seed in (0, 1, 2, 0)]
-    assert len({find(directory, NAME).name for directory in directories}) == 3
+    names = {find(directory, NAME).name for directory in directories}
+    assert len(names) == 3
+    assert all(re.fullmatch(r"ddpg at step \d+ \([0-9a-f]{12}\)", name) for name in names)
 
 
 @pytest.mark.parametrize(
