@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +25,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 import bcq
-from bcq import runs, training
+from bcq import progress, runs, training
 from bcq.algorithms import ALGORITHMS
 from bcq.dataset import ActionBounds, Columns, Dataset, Provenance
 from bcq.errors import DivergenceError, InputError
@@ -34,6 +35,7 @@ from bcq.runs import Run, last_step
 from bcq.training import Schedule, train_run
 
 NEVER = 1_000_000
+LOGS = ("metrics.jsonl", "episodes.jsonl", "values.jsonl", "timing.jsonl")
 TINY = bcq.BCQConfig(batch_size=8, hidden_sizes=(8,), vae_hidden_sizes=(8,))
 SCHEDULE = Schedule(steps=400, evaluate_every=200, evaluate_episodes=2, checkpoint_every=200)
 
@@ -168,6 +170,21 @@ def test_a_run_begun_elsewhere_and_killed_before_a_checkpoint_starts_again(
     assert run.config["continuations"] == [{"step": 0, **now}]
 
 
+def test_going_on_with_a_package_that_was_not_there_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained(tmp_path)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    del config["versions"]["mujoco"]
+    path.write_text(json.dumps(config))
+    longer = replace(SCHEDULE, steps=500)
+    run = train_run(tmp_path, CounterConfig(), longer, batch(), resume=True)
+    expected = f"goes on with versions.mujoco = {version('mujoco')}, not None: "
+    assert expected in capsys.readouterr().err
+    assert [each["step"] for each in run.config["continuations"]] == [400]
+
+
 # What config.json holds
 
 
@@ -297,6 +314,7 @@ def test_a_loaded_learner_equals_the_saved_one_in_every_bit(
     assert loaded_step == 130
     assert leaves_of(again) == leaves_of(learner)
     assert eqx.tree_equal(again, learner)
+    assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(again))
     moments = [name for name in leaves_of(again) if ".mu" in name or ".nu" in name]
     assert len(moments) > 20
     assert all(any(leaves_of(again)[name][-8:]) for name in moments)
@@ -655,13 +673,13 @@ def test_what_a_checkpoint_builds_on_is_on_the_disk_before_it(
 ) -> None:
     run = trained(tmp_path / "run")
     _, learner = loaded(run)
-    for log in runs.LOGS:
+    for log in LOGS:
         run.append(log, [{"step": 401}])
     events = events_of(monkeypatch)
     run.save(401, learner)
     arrays, pointer = ("renamed", "step-401.safetensors"), ("renamed", "checkpoint.json")
     before = events[: events.index(arrays)]
-    assert {("synced", log) for log in runs.LOGS} < set(before)
+    assert {("synced", log) for log in LOGS} < set(before)
     between = events[events.index(arrays) + 1 : events.index(pointer)]
     assert ("synced", "run") in between  # the arrays' name, before what points to it
     assert events[-1] == ("synced", "run")
@@ -724,12 +742,12 @@ def test_what_a_killed_process_left_is_removed_on_resume(tmp_path: Path) -> None
 
 def test_cut_back_removes_later_rows_and_a_torn_line(tmp_path: Path) -> None:
     run = Run.create(tmp_path, {})
-    for log in runs.LOGS:
+    for log in LOGS:
         run.append(log, [{"step": step, "x": step / 3} for step in (0, 100, 200, 300)])
         with (tmp_path / log).open("a") as file:
             file.write('{"step": 100, "x"')
     run.cut_back(200)
-    for log in runs.LOGS:
+    for log in LOGS:
         rows = [json.loads(line) for line in (tmp_path / log).read_text().splitlines()]
         assert rows == [{"step": step, "x": step / 3} for step in (0, 100, 200)]
         assert (tmp_path / log).read_text().endswith("\n")
@@ -758,6 +776,48 @@ def test_the_last_step_of_a_log_is_that_of_its_last_whole_row(tmp_path: Path) ->
     log.write_text("{}\n")
     with pytest.raises(InputError, match=r"episodes\.jsonl: its last row is damaged"):
         last_step(log)
+    log.unlink()
+    log.mkdir()
+    with pytest.raises(InputError, match=r"episodes\.jsonl"):
+        last_step(log)
+
+
+def test_a_place_that_is_gone_is_named(tmp_path: Path) -> None:
+    run = Run(tmp_path / "gone", {})
+    with pytest.raises(InputError, match=r"cannot write .*gone/metrics\.jsonl: No such file"):
+        run.append("metrics.jsonl", [{"step": 1}])
+    refused = pytest.raises(InputError, match=r"cannot write .*gone/\.lock: No such file")
+    with refused, runs.locked(run.directory):
+        pass
+
+
+def test_an_environment_of_other_sizes_is_refused_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
+    schedule = replace(SCHEDULE, env="MountainCarContinuous-v0")
+    with pytest.raises(InputError, match="its observations have 2 numbers but the data's have 3"):
+        train_run(tmp_path / "run", CounterConfig(), schedule, batch())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_counts_updates_and_tells_each_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advances: list[tuple[int, int]] = []
+    notes: list[str] = []
+    advance = progress.Progress.advance
+
+    def advanced(bar: progress.Progress, updates: int) -> None:
+        advances.append((bar.done, updates))
+        advance(bar, updates)
+
+    monkeypatch.setattr(progress.Progress, "advance", advanced)
+    monkeypatch.setattr(progress.Progress, "note", lambda _, words: notes.append(words))
+    schedule = replace(SCHEDULE, env="Pendulum-v1", steps=200)
+    train_run(tmp_path, CounterConfig(), schedule, batch())
+    train_run(tmp_path, CounterConfig(), replace(schedule, steps=350), batch(), resume=True)
+    assert advances == [(0, 100), (100, 100), (200, 100), (300, 50)]
+    assert [words.split(" at ")[1] for words in notes] == ["0", "200", "350"]
 
 
 def test_what_happens_along_the_way_also_happens_at_the_end(tmp_path: Path) -> None:
@@ -778,13 +838,13 @@ def test_what_happens_along_the_way_also_happens_at_the_end(tmp_path: Path) -> N
 def test_timing_is_of_the_updates_since_the_last_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = iter(range(1_000))  # each look takes a second
-    watch = SimpleNamespace(perf_counter=lambda: next(clock))
+    clock = count(step=0.12342)  # between two looks at it
+    watch = SimpleNamespace(perf_counter=clock.__next__)
     monkeypatch.setattr("bcq.training.time", watch)
     monkeypatch.setattr("bcq.training.evaluate_into", lambda *_: next(clock))
     run = trained(tmp_path)
     assert run.read("timing.jsonl") == [
-        {"step": step, "seconds": 1} for step in (100, 200, 300, 400)
+        {"step": step, "seconds": 0.1234} for step in (100, 200, 300, 400)
     ]
 
 

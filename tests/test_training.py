@@ -237,6 +237,15 @@ def test_only_terminals_end_the_bootstrap() -> None:
     assert (on_device(cut).terminated == dataset.terminated).all()
 
 
+def test_the_batch_is_put_on_the_device_once_and_for_all() -> None:
+    dataset = make_dataset()
+    batch = on_device(dataset)
+    assert all(isinstance(column, jax.Array) for column in batch)
+    np.testing.assert_array_equal(batch.observations, dataset.observations)
+    np.testing.assert_array_equal(batch.rewards, dataset.rewards)
+    np.testing.assert_array_equal(batch.next_observations, dataset.next_observations)
+
+
 def test_learner_sees_actions_between_minus_one_and_one() -> None:
     actions = on_device(make_dataset()).actions
     assert (jnp.abs(actions) <= 1).all()

@@ -420,7 +420,10 @@ def drawn_pairs(seed: int, window: int) -> list[int]:
 
 
 def test_a_runs_pairs_depend_on_seed_and_step_and_are_of_rows_seen_so_far(tmp_path: Path) -> None:
-    dataset, config = make_batch(), bcq.DDPGConfig(hidden_sizes=(8, 8))
+    ends = np.arange(160) % 20 == 19
+    ends[98] = True  # so that row 99 is an episode
+    dataset = replace(make_batch(), truncated=ends)
+    config = bcq.DDPGConfig(hidden_sizes=(8, 8))
     schedule = bcq.Schedule(
         steps=140,
         seed=3,
