@@ -244,6 +244,57 @@ def test_random_actions_come_with_their_probability_and_uniformly(environment: s
     assert together.mean() == pytest.approx(0.09, abs=0.035)
 
 
+def test_every_draw_comes_from_the_batchs_seed_and_the_episode() -> None:
+    own = derive(4, Role.BATCH)
+    random = collect(random_batch(NAME, transitions=60, seed=4))
+    noisy = collect(imperfect(expert(NAME, still=True), transitions=60, noise=0.2, seed=4))
+    for batch in (random, noisy):
+        for episode, (start, stop) in enumerate(batch.episodes[:-1].tolist()):
+            generator = np.random.default_rng((own, episode, 1))
+            for row in range(start, stop):
+                if batch is random or generator.random() < 0.3:
+                    expected = generator.uniform(LOW, HIGH)
+                else:
+                    expected = (LOW + HIGH) / 2 + HALF_WIDTH * generator.normal(0, 0.2, 2)
+                np.testing.assert_allclose(batch.actions[row], expected, atol=1e-5)
+
+
+def test_progress_is_counted_in_transitions_and_no_further(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    advances: list[int] = []
+    monkeypatch.setattr("bcq.progress.Progress.advance", lambda _, rows: advances.append(rows))
+    collect(random_batch(NAME, transitions=97))
+    assert advances[:2] == [WAVE, WAVE]
+    assert sum(advances) == 97
+
+
+def test_only_a_collection_that_can_go_on_and_is_not_done_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("bcq.interruption.requested", lambda: True)
+    assert len(collect(random_batch(NAME, transitions=250))) == 250
+    assert len(collect(random_batch(NAME, transitions=20), folder=tmp_path / "short")) == 20
+    with pytest.raises(bcq.errors.InterruptionError, match="of 250 transitions are kept in"):
+        collect(random_batch(NAME, transitions=250), folder=tmp_path / "long")
+
+
+def test_an_agents_batch_that_could_not_be_saved_is_saved_by_the_same_call(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(collection, "DDPGConfig", lambda: short_task.AGENT)
+    schedule = BehaviourSchedule(env=NAME, steps=short_task.STEPS, evaluate_episodes=1, seed=2)
+    path = tmp_path / "batch.hdf5"
+    with monkeypatch.context() as patch:
+        interrupt(patch, collection, "save", 1)
+        with pytest.raises(InterruptionError):
+            collect_behaviour_to(path, "concurrent", schedule)
+    batch = collect_behaviour_to(path, "concurrent", schedule)
+    assert_same(bcq.load(path), batch)
+    assert (len(batch), batch.provenance.recipe) == (short_task.STEPS, "concurrent")
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["batch.behaviour", "batch.hdf5"]
+
+
 def test_both_kinds_of_noise_come_together_as_the_paper_has_them() -> None:
     recipe = imperfect(expert(PENDULUM, still=True), transitions=4_000)
     actions = scaled(collect(recipe))

@@ -286,6 +286,7 @@ def test_states_rebuilt_from_observations_are_the_stored_ones(name: str) -> None
     assert len(exact) >= (20 if name == "Walker2d-v5" else 60)
     for row in exact:
         rebuilt = state_from_observation(env, dataset.observations[row])
+        assert all(part.dtype == np.float64 for part in rebuilt)
         set_simulator_state(env, rebuilt)
         following, reward, *_ = env.step(dataset.actions[row])
         np.testing.assert_allclose(following, dataset.next_observations[row], atol=1e-3)
