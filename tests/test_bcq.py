@@ -295,6 +295,25 @@ def test_latents_that_acting_never_draws_are_counted(mean: float, share: float) 
     assert metrics["latents_beyond_clip"] == pytest.approx(share)
 
 
+@pytest.mark.parametrize(
+    ("output", "expected"), [(-99.0, -4), (-3.9, -3.9), (14.9, 14.9), (99.0, 15)]
+)
+def test_the_encoders_log_deviation_stays_between_minus_4_and_15(
+    output: float, expected: float
+) -> None:
+    vae, batch = make_learner().vae.model, make_batch()
+    last = vae.encoder.layers[-1]
+    vae = eqx.tree_at(
+        lambda one: (one.encoder.layers[-1].weight, one.encoder.layers[-1].bias),
+        vae,
+        (jnp.zeros_like(last.weight), jnp.full_like(last.bias, output)),
+    )
+    mean, log_std = vae.encode(batch.observations, batch.actions)
+    assert mean.shape == log_std.shape == (ROWS, LATENT)
+    np.testing.assert_allclose(mean, output, rtol=1e-6)
+    np.testing.assert_allclose(log_std, expected, rtol=1e-6)
+
+
 def test_no_arithmetic_beyond_the_papers() -> None:
     """At Hopper's sizes an update needs 1.50 G multiply-adds; unused gradients would add to it."""
     learner = jax.eval_shape(lambda: BCQConfig().create(11, 3, jax.random.key(0)))

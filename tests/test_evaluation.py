@@ -257,6 +257,7 @@ def test_the_summary_is_that_of_the_raw_returns() -> None:
         "returns": returns,
         "lengths": result.lengths.tolist(),
     }
+    assert all(isinstance(length, int) for length in result.lengths.tolist())
 
 
 @pytest.mark.parametrize("count", [1, 24, 25, 26, 49, 50, 51, 100])

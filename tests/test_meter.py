@@ -66,7 +66,7 @@ def test_the_meter_does_not_depend_on_the_scale_of_actions_or_observations() -> 
         ActionBounds(np.full(2, -2.0), np.full(2, 2.0)),
     )
     assert measure(0.25, scaled).ratio == pytest.approx(measure(0.25, dataset).ratio, rel=1e-4)
-    stretched = dataset.observations * np.array([1.0, 1000.0], np.float32)
+    stretched = dataset.observations * np.array([0.001, 1000.0], np.float32)
     again = Dataset.from_columns(
         Columns("stretched", {**columns.arrays, "observations": stretched}, Provenance()),
         dataset.bounds,

@@ -174,6 +174,7 @@ def test_a_policy_draws_anew_at_each_step_of_each_rollout(monkeypatch: pytest.Mo
 
 
 def test_rollouts_stop_after_a_thousand_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert HORIZON == 1_000
     dataset = make_batch()
     monkeypatch.setattr("bcq.values.HORIZON", 5)
     rows = np.arange(10)
@@ -346,6 +347,13 @@ def test_what_cannot_be_measured_is_said_in_one_sentence(tmp_path: Path) -> None
     half = replace(dataset, qvel=None)
     with pytest.raises(bcq.InputError, match="no simulator states"):
         true_values(policy_for(half), half, NAME, np.arange(2), DISCOUNT, 0)
+
+
+def test_a_run_without_values_is_not_measured(tmp_path: Path) -> None:
+    dataset, cloning = make_batch(), bcq.BCConfig(hidden_sizes=(4,))
+    run = bcq.train_run(tmp_path, cloning, bcq.Schedule(steps=1), dataset)
+    with pytest.raises(bcq.InputError, match="no value function"):
+        measure_run(run, dataset, NAME)
 
 
 def test_a_simulator_that_cannot_be_set_is_refused() -> None:
