@@ -183,7 +183,7 @@ def test_a_fixed_batch_needs_no_complete_episode() -> None:
 
 
 def test_values_are_estimated_on_rows_that_the_last_update_could_see() -> None:
-    layout = ("." * 99 + "T") * 27
+    layout = ("." * 99 + "T") * 24 + "." * 98 + "TT" + "." * 199 + "T"  # row 2,499 is an episode
     dataset = dataset_of(layout)
     config = WatcherConfig(rows=len(layout), watched=1, batch_size=1)
     start = (2_350, create(config, dataset, seed=3))
