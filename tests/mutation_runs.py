@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
@@ -37,20 +38,33 @@ COPIES = 2
 HANGS = 120  # seconds beyond four times the usual: a test kept from ending has noticed the mutant
 BUDGET = 200.0  # seconds of test files that exercise a mutant without naming its module
 UNKNOWN = 900.0  # seconds: no test file takes longer, on a busy machine
+# Imported by the package and by pytest, as a plugin. What was compiled is forgotten before each
+# test, so that what it calls is traced, and seen, again.
 NOTES = """
-import os
+import os, sys
 from pathlib import Path
 folder, seen, waiting = Path(__file__).with_name("notes"), set(), []
+def write(line):
+    waiting.append(line)
+    try:
+        with (folder / str(os.getpid())).open("a") as file:
+            file.write("\\n" + "\\n".join(waiting) + "\\n")
+        waiting.clear()
+    except OSError:  # a test of the full disk: once there is room again
+        pass
+def test_of(words):
+    return words.split("[")[0].split("/")[-1]
 def note(function):
-    if function not in seen:
-        seen.add(function)
-        waiting.append(function)
-        try:
-            with (folder / str(os.getpid())).open("a") as file:
-                file.write("\\n" + "\\n".join(waiting) + "\\n")
-            waiting.clear()
-        except OSError:  # a test of the full disk: once there is room again
-            pass
+    test, _, phase = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")
+    line = (test_of(test) if phase == "(call)" else "") + "\\t" + function
+    if line not in seen:
+        seen.add(line)
+        write(line)
+def pytest_runtest_setup(item):
+    if "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()
+def pytest_runtest_logreport(report):
+    write(f"{test_of(report.nodeid)}\\t{report.duration}\\ts")
 """
 Job = TypeVar("Job")
 Answer = TypeVar("Answer")
@@ -93,8 +107,8 @@ class Copy:
         shutil.rmtree(self.home, ignore_errors=True)
         shutil.copytree(warm, self.home)
 
-    def test(self, files: Mapping[str, float]) -> Outcome:
-        """Runs test files in turn, in one process, up to the first failure.
+    def test(self, tests: Mapping[str, float], *options: str) -> Outcome:
+        """Runs tests, or files of them, in turn, in one process, up to the first failure.
 
         With each goes how many seconds it usually takes.
         """
@@ -104,9 +118,10 @@ class Copy:
         command = [
             *(sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider"),
             *("--hypothesis-seed=0", f"--basetemp={temporary / 'pytest'}"),
-            *("-o", f"faulthandler_timeout={HANGS + 4 * max(files.values())}"),
+            *("-o", f"faulthandler_timeout={HANGS + 4 * max(tests.values())}"),
             *("-o", "faulthandler_exit_on_timeout=true"),
-            *(f"tests/{file}" for file in files),
+            *options,
+            *(f"tests/{test}" for test in tests),
         ]
         environment = os.environ | {
             "PYTHONPATH": str(self.package.parent),
@@ -130,7 +145,7 @@ class Copy:
                 start_new_session=True,
             )
         try:
-            code = process.wait(HANGS + 4 * sum(files.values()))
+            code = process.wait(HANGS + 4 * sum(tests.values()))
         except subprocess.TimeoutExpired:
             code = -signal.SIGKILL
         finally:
@@ -209,20 +224,23 @@ def append_line(path: Path, **values: Any) -> None:
 
 @dataclass(frozen=True)
 class Suite:
-    """The test files: what each calls, imports, and how long it takes."""
+    """The tests, as file.py::name: what each calls, and how long it takes.
 
-    called: Mapping[str, set[str]]  # by test file; functions by name
+    Under a file's own name stands what its fixtures call, which is for all of its tests.
+    """
+
+    called: Mapping[str, set[str]]  # functions by name
     seconds: Mapping[str, float]
-    texts: Mapping[str, str]
+    texts: Mapping[str, str]  # by file
     package: Mapping[str, str]  # the text of the package's files
 
     def against(self, mutation: Mutation) -> dict[str, float]:
-        """The test files that exercise it: those that name its module, then others while cheap."""
+        """The tests that exercise it: of files that name its module, then others while cheap."""
         module = module_of(mutation.file)
         naming = {
-            test
-            for test, text in self.texts.items()
-            if module in imported(text) or test == f"test_{Path(mutation.file).stem}.py"
+            file
+            for file, text in self.texts.items()
+            if module in imported(text) or file == f"test_{Path(mutation.file).stem}.py"
         }
         wanted = {mutation.function}
         if not mutation.function:  # it is for those of the module and of its importers
@@ -232,13 +250,26 @@ class Suite:
         chosen = {test for test, functions in self.called.items() if wanted & functions}
         if not (mutation.function and chosen):
             chosen |= naming
-        order = sorted(chosen, key=lambda test: (test not in naming, self.seconds[test]))
-        others = accumulate(0 if test in naming else self.seconds[test] for test in order)
+        chosen -= {test for test in chosen if "::" in test and file_of(test) in chosen}
+        costs: dict[str, float] = defaultdict(float)
+        for test in chosen:
+            costs[file_of(test)] += self.seconds[test]
+
+        def place(test: str) -> tuple[bool, float, str, float]:
+            file = file_of(test)
+            return file not in naming, costs[file], file, self.seconds[test]
+
+        order = sorted(chosen, key=place)
+        others = accumulate(0 if file_of(test) in naming else self.seconds[test] for test in order)
         return {
             test: self.seconds[test]
             for test, spent in zip(order, others, strict=True)
-            if test in naming or spent <= BUDGET
+            if file_of(test) in naming or spent <= BUDGET
         }
+
+
+def file_of(test: str) -> str:
+    return test.partition("::")[0]
 
 
 def module_of(file: str) -> str:
@@ -277,18 +308,18 @@ def prepare(home: Path, commit: str) -> tuple[list[Copy], Suite]:
     tests.pop("test_mutations.py", None)  # reads the package, but does not run it
     marks = {test: mark(test, files) for test in tests}
 
-    def noted(copy: Copy, test: str) -> tuple[list[str], float]:
+    def noted(copy: Copy, test: str) -> dict[str, Any]:
         notes = copy.package.parent / "notes"
         shutil.rmtree(notes, ignore_errors=True)
         notes.mkdir()
-        outcome = copy.test({test: UNKNOWN})
+        outcome = copy.test({test: UNKNOWN}, "-p", "notes")
         if outcome.failed:
             said = (copy.folder / "output.txt").read_text()[-3000:]
             raise RuntimeError(f"fails without a mutant: {outcome.failed}\n{said}")
-        functions = {name for file in notes.iterdir() for name in file.read_text().split()}
-        return sorted(functions), outcome.seconds
+        lines = "".join(file.read_text() for file in notes.iterdir()).splitlines()
+        return {"test": test, **calls_in(test, lines), "seconds": outcome.seconds}
 
-    known = {line["mark"]: line for line in read_lines(home / "called.jsonl")}
+    known = {line["mark"]: line for line in read_lines(home / "calls.jsonl")}
     new = [test for test in tests if marks[test] not in known]
     if new:
         for copy in copies:
@@ -297,18 +328,36 @@ def prepare(home: Path, commit: str) -> tuple[list[Copy], Suite]:
                 (copy.package / file).write_text(noting(text))
             if (home / "warm").exists():
                 copy.warm_up(home / "warm")
-        for test, (functions, took) in in_turn(copies, new, noted, "called"):
-            line = {"mark": marks[test], "test": test, "seconds": took, "functions": functions}
-            append_line(home / "called.jsonl", **line)
-            known[marks[test]] = line
+        for test, calls in in_turn(copies, new, noted, "calls"):
+            known[marks[test]] = {"mark": marks[test], **calls}
+            append_line(home / "calls.jsonl", **known[marks[test]])
             for copy in copies:
                 shutil.copytree(copy.home, home / "warm", dirs_exist_ok=True)
         for copy in copies:
             copy.unpack(commit)
-    lines = {test: known[marks[test]] for test in tests}
-    called = {test: set(line["functions"]) for test, line in lines.items()}
-    seconds = {test: line["seconds"] for test, line in lines.items()}
+    called: dict[str, set[str]] = {}
+    seconds: dict[str, float] = {}
+    for test in tests:
+        calls = known[marks[test]]
+        called |= {name: set(functions) for name, functions in calls["called"].items()}
+        seconds |= {**calls["durations"], test: calls["seconds"]}
     return copies, Suite(called, seconds, tests, package)
+
+
+def calls_in(file: str, lines: Iterable[str]) -> dict[str, Any]:
+    """What the notes on a test file say: who called what, and how long each test took."""
+    called: dict[str, set[str]] = {file: set()}
+    durations: dict[str, float] = defaultdict(float)
+    for line in lines:
+        test, _, said = line.partition("\t")
+        if said.endswith("\ts"):
+            durations[test] += float(said.removesuffix("\ts"))
+        elif said:
+            called.setdefault(test or file, set()).add(said)
+    return {
+        "called": {test: sorted(functions) for test, functions in called.items()},
+        "durations": durations,
+    }
 
 
 def mark(test: str, files: Mapping[str, str]) -> str:

@@ -261,6 +261,59 @@ def test_without_perturbation_and_choice_acting_is_behavioural_cloning() -> None
     assert (learner.act(observations, keys) == cloned).all()
 
 
+@pytest.mark.parametrize(("reach", "share"), [(1.8, 0), (1.9, 1 / 3), (-1.9, 1 / 3)])
+def test_perturbations_within_a_twentieth_of_phi_are_counted(reach: float, share: float) -> None:
+    """tanh 1.8 = 0.947, tanh 1.9 = 0.956."""
+    learner = make_learner()
+    last = learner.perturbation.model.network.layers[-1]
+    bias = jnp.zeros_like(last.bias).at[0].set(reach)
+    learner = eqx.tree_at(
+        lambda one: (
+            one.perturbation.model.network.layers[-1].weight,
+            one.perturbation.model.network.layers[-1].bias,
+        ),
+        learner,
+        (jnp.zeros_like(last.weight), bias),
+    )
+    _, metrics = update(learner, make_batch(), jax.random.key(0))
+    assert metrics["perturbations_near_limit"] == pytest.approx(share)
+
+
+@pytest.mark.parametrize(("mean", "share"), [(0.49, 0), (0.51, 1 / 6), (-0.51, 1 / 6)])
+def test_latents_that_acting_never_draws_are_counted(mean: float, share: float) -> None:
+    learner = make_learner()
+    last = learner.vae.model.encoder.layers[-1]
+    learner = eqx.tree_at(
+        lambda one: (
+            one.vae.model.encoder.layers[-1].weight,
+            one.vae.model.encoder.layers[-1].bias,
+        ),
+        learner,
+        (jnp.zeros_like(last.weight), jnp.zeros_like(last.bias).at[0].set(mean)),
+    )
+    _, metrics = update(learner, make_batch(), jax.random.key(0))
+    assert metrics["latents_beyond_clip"] == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"), [(-99.0, -4), (-3.9, -3.9), (14.9, 14.9), (99.0, 15)]
+)
+def test_the_encoders_log_deviation_stays_between_minus_4_and_15(
+    output: float, expected: float
+) -> None:
+    vae, batch = make_learner().vae.model, make_batch()
+    last = vae.encoder.layers[-1]
+    vae = eqx.tree_at(
+        lambda one: (one.encoder.layers[-1].weight, one.encoder.layers[-1].bias),
+        vae,
+        (jnp.zeros_like(last.weight), jnp.full_like(last.bias, output)),
+    )
+    mean, log_std = vae.encode(batch.observations, batch.actions)
+    assert mean.shape == log_std.shape == (ROWS, LATENT)
+    np.testing.assert_allclose(mean, output, rtol=1e-6)
+    np.testing.assert_allclose(log_std, expected, rtol=1e-6)
+
+
 def test_no_arithmetic_beyond_the_papers() -> None:
     """At Hopper's sizes an update needs 1.50 G multiply-adds; unused gradients would add to it."""
     learner = jax.eval_shape(lambda: BCQConfig().create(11, 3, jax.random.key(0)))
@@ -279,12 +332,17 @@ def test_no_arithmetic_beyond_the_papers() -> None:
     "wrong",
     [
         {"num_samples": 0},
+        {"num_acting_samples": 0},
         {"batch_size": 0},
         {"learning_rate": 0.0},
+        {"latent_clip": 0.0},
         {"max_perturbation": -0.1},
+        {"vae_l2": -1e-3},
         {"min_weight": 1.1},
         {"discount": 1.5},
+        {"target_rate": 1.1},
         {"hidden_sizes": (400, 0)},
+        {"vae_hidden_sizes": (0, 750)},
     ],
 )
 def test_settings_out_of_range_are_refused_by_name(wrong: dict[str, Any]) -> None:

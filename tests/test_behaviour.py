@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -354,6 +356,19 @@ def test_noise_is_normal_in_half_widths_of_each_dimension(
     assert abs(np.mean(noise[:-1] * noise[1:])) < 0.1 * 0.2**2
 
 
+@pytest.mark.parametrize("random_steps", [0, 100])
+def test_exploration_is_drawn_from_the_agents_seed_and_the_episode(
+    random_steps: int, still: DDPG, environment: Environment
+) -> None:
+    schedule = replace(SCHEDULE, noise=0.2, random_steps=random_steps, steps=60)
+    rows = explored(still, environment, schedule)
+    stops = np.flatnonzero(rows["terminated"] | rows["truncated"]) + 1
+    for number, part in enumerate(np.split(rows["actions"], stops)[:-1]):
+        own = np.random.default_rng((OWN_SEED, number, 1))
+        drawn = own.uniform(-1, 1, part.shape) if random_steps else own.normal(0, 0.2, part.shape)
+        np.testing.assert_allclose((part - CENTRE) / HALF_WIDTH, drawn, atol=1e-5)
+
+
 def test_actions_are_clipped_to_the_bounds(still: DDPG, environment: Environment) -> None:
     schedule = replace(SCHEDULE, noise=5.0, random_steps=0, steps=400)
     actions = explored(still, environment, schedule)["actions"]
@@ -415,6 +430,38 @@ def test_the_rows_as_a_batch(life: Life) -> None:
         if name != "truncated":
             np.testing.assert_array_equal(getattr(dataset, name), life.rows[name])
     np.testing.assert_array_equal(dataset.bounds.high, HIGH)
+    first = behaviour_dataset(life.run, "final-buffer", first=40)
+    assert first.observations.tobytes() == dataset.observations[:40].tobytes()
+
+
+def test_checkpoints_are_kept_environments_closed_and_acting_and_learning_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[short_task.ShortTask] = []
+
+    def create(env: short_task.ShortTask) -> None:
+        opened.append(env)
+
+    def close(env: short_task.ShortTask) -> None:
+        opened.remove(env)
+
+    monkeypatch.setattr(short_task.ShortTask, "__init__", create)
+    monkeypatch.setattr(short_task.ShortTask, "close", close)
+    advances: list[int] = []
+    monkeypatch.setattr(
+        "bcq.system.progress.Progress.advance", lambda _, steps: advances.append(steps)
+    )
+    clock = SimpleNamespace(perf_counter=count().__next__)  # a second between two looks at it
+    monkeypatch.setattr(behaviour, "time", clock)
+    schedule = replace(SCHEDULE, steps=STEPS, evaluate_every=100, keep="all")
+    run = train_behaviour(tmp_path / "run", CONFIG, schedule)
+    assert opened == []
+    evaluated = sorted({row["step"] for row in run.read("episodes.jsonl")})
+    assert len(evaluated) == 4
+    assert evaluated[-1] // 100 == evaluated[-2] // 100  # the last is made because the life ends
+    assert [one["step"] for one in run.checkpoints()] == evaluated[1:]
+    assert np.cumsum(advances).tolist() == [row["step"] for row in run.read("timing.jsonl")]
+    assert {(row["acting"], row["learning"]) for row in run.read("timing.jsonl")} == {(1, 1)}
 
 
 def test_an_unfinished_last_episode_is_kept_and_not_learned_from(life: Life) -> None:
@@ -464,6 +511,7 @@ def tear(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "name", "at", "after"),
     [
+        (behaviour, "learn", 2, False),  # no checkpoint yet
         (behaviour, "learn", 45, False),  # rows of an episode that is not learned from
         (behaviour, "evaluate_into", 3, False),
         (Run, "save", 2, False),  # evaluated, not saved

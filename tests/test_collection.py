@@ -103,6 +103,18 @@ def test_the_recipes_have_the_papers_numbers() -> None:
     assert imperfect(somebody).transitions == 100_000
     assert imperfect(somebody).behaviour == Demonstrator(somebody, 0.3, 0.3)
     assert [recipe(somebody).environment for recipe in (imitation, imperfect)] == [PENDULUM] * 2
+    assert imitation(somebody).seed == imperfect(somebody).seed == random_batch(PENDULUM).seed == 0
+
+
+def test_random_actions_in_memory_are_five_thousand_of_seed_zero_unless_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Recipe] = []
+    monkeypatch.setattr(collection, "collect", asked.append)
+    bcq.collect_random(NAME)
+    bcq.collect_random(NAME, transitions=7, seed=3)
+    assert [(one.name, one.environment) for one in asked] == [("random", NAME)] * 2
+    assert [(one.transitions, one.seed) for one in asked] == [(5_000, 0), (7, 3)]
 
 
 @pytest.mark.parametrize(
@@ -167,6 +179,45 @@ def test_demonstrations_for_imitation_are_the_experts_actions_without_noise(
     assert len(np.unique(batch.actions[:, 0])) > 100
 
 
+class Drawing(eqx.Module):
+    """Acts by its keys alone, as a policy that samples."""
+
+    def act(self, observations: Array, keys: Array) -> Array:
+        del observations
+        return jax.vmap(lambda key: jax.random.uniform(key, (2,), minval=-1))(keys)
+
+
+def test_an_expert_that_samples_draws_by_wave_time_and_episode() -> None:
+    task = task_of(make(NAME))
+    somebody = Expert("somebody", NAME, Policy(Drawing(), task), {})
+    batch = collect(imitation(somebody, transitions=250, seed=2))
+    assert len(batch.episodes) > WAVE + 5
+    for number, (start, stop) in enumerate(batch.episodes.tolist()):
+        wave, row = number // WAVE, number % WAVE
+        key = jax.random.key(reset_seed(derive(2, Role.BATCH), WAVE * wave))
+        for time in range(min(3, stop - start)):
+            own = jax.random.fold_in(jax.random.fold_in(key, time), row)
+            drawn = (LOW + HIGH) / 2 + HALF_WIDTH * jax.random.uniform(own, (2,), minval=-1)
+            np.testing.assert_allclose(batch.actions[start + time], drawn, atol=1e-5)
+
+
+def test_demonstrations_compile_once_for_a_wave_and_close_its_environments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes, closed = set(), []
+    original = policies.act_in_rows
+
+    def watched(learner: Any, observations: Any, *others: Any) -> Any:
+        sizes.add(len(observations))
+        return original(learner, observations, *others)
+
+    monkeypatch.setattr("bcq.training.policy.act_in_rows", watched)
+    monkeypatch.setattr(short_task.ShortTask, "close", lambda env: closed.append(id(env)))
+    collect(imitation(expert(NAME), transitions=200))
+    assert sizes == {WAVE}
+    assert len(set(closed)) == WAVE
+
+
 @pytest.mark.parametrize("environment", [PENDULUM, NAME])
 def test_noise_is_normal_in_half_widths_of_each_dimension(environment: str) -> None:
     recipe = imperfect(
@@ -192,6 +243,59 @@ def test_random_actions_come_with_their_probability_and_uniformly(environment: s
     np.testing.assert_allclose(np.abs(actions[random]).max(axis=0), 1, atol=0.02)
     together = random[:-1] & random[1:]  # one has nothing to do with the next
     assert together.mean() == pytest.approx(0.09, abs=0.035)
+
+
+def test_every_draw_comes_from_the_batchs_seed_and_the_episode() -> None:
+    own = derive(4, Role.BATCH)
+    random = collect(random_batch(NAME, transitions=60, seed=4))
+    noisy = collect(imperfect(expert(NAME, still=True), transitions=60, noise=0.2, seed=4))
+    for batch in (random, noisy):
+        for episode, (start, stop) in enumerate(batch.episodes[:-1].tolist()):
+            generator = np.random.default_rng((own, episode, 1))
+            for row in range(start, stop):
+                if batch is random or generator.random() < 0.3:
+                    expected = generator.uniform(LOW, HIGH)
+                else:
+                    expected = (LOW + HIGH) / 2 + HALF_WIDTH * generator.normal(0, 0.2, 2)
+                np.testing.assert_allclose(batch.actions[row], expected, atol=1e-5)
+
+
+def test_progress_is_counted_in_transitions_and_no_further(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    advances: list[int] = []
+    monkeypatch.setattr(
+        "bcq.system.progress.Progress.advance", lambda _, rows: advances.append(rows)
+    )
+    collect(random_batch(NAME, transitions=97))
+    assert advances[:2] == [WAVE, WAVE]
+    assert sum(advances) == 97
+
+
+def test_only_a_collection_that_can_go_on_and_is_not_done_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("bcq.system.interruption.requested", lambda: True)
+    assert len(collect(random_batch(NAME, transitions=250))) == 250
+    assert len(collect(random_batch(NAME, transitions=20), folder=tmp_path / "short")) == 20
+    with pytest.raises(bcq.errors.InterruptionError, match="of 250 transitions are kept in"):
+        collect(random_batch(NAME, transitions=250), folder=tmp_path / "long")
+
+
+def test_an_agents_batch_that_could_not_be_saved_is_saved_by_the_same_call(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(collection, "DDPGConfig", lambda: short_task.AGENT)
+    schedule = BehaviourSchedule(env=NAME, steps=short_task.STEPS, evaluate_episodes=1, seed=2)
+    path = tmp_path / "batch.hdf5"
+    with monkeypatch.context() as patch:
+        interrupt(patch, collection, "save", 1)
+        with pytest.raises(InterruptionError):
+            collect_behaviour_to(path, "concurrent", schedule)
+    batch = collect_behaviour_to(path, "concurrent", schedule)
+    assert_same(bcq.load(path), batch)
+    assert (len(batch), batch.provenance.recipe) == (short_task.STEPS, "concurrent")
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["batch.behaviour", "batch.hdf5"]
 
 
 def test_both_kinds_of_noise_come_together_as_the_paper_has_them() -> None:

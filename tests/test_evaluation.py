@@ -258,6 +258,7 @@ def test_the_summary_is_that_of_the_raw_returns() -> None:
         "returns": returns,
         "lengths": result.lengths.tolist(),
     }
+    assert all(isinstance(length, int) for length in result.lengths.tolist())
 
 
 @pytest.mark.parametrize("count", [1, 24, 25, 26, 49, 50, 51, 100])
@@ -282,3 +283,61 @@ def test_a_shrinking_number_of_rows_is_padded_to_few_sizes_and_changes_no_action
     assert part.shape == (count, 1)
     np.testing.assert_allclose(part, whole[rows], atol=1e-5)
     assert sizes == [100, 25 if count <= 25 else 50 if count <= 50 else 100]
+
+
+def test_a_policy_draws_from_seed_step_and_row_all_zero_and_on_unless_told() -> None:
+    def drawn(seed: int, step: int, rows: list[int]) -> NDArray[np.float32]:
+        key = jax.random.fold_in(jax.random.key(seed), step)
+        draws = [
+            jax.random.uniform(jax.random.fold_in(key, row), (2,), minval=-2, maxval=2)
+            for row in rows
+        ]
+        return (LOW + HIGH) / 2 + (HIGH - LOW) / 2 * np.clip(np.stack(draws), -1, 1)
+
+    still = np.zeros((3, 2))
+    for said, expected in (
+        ({}, drawn(0, 0, [0, 1, 2])),
+        ({"seed": 4}, drawn(4, 0, [0, 1, 2])),
+        ({"step": 4}, drawn(0, 4, [0, 1, 2])),
+        ({"seed": 1, "step": 2, "rows": [7, 0, 3]}, drawn(1, 2, [7, 0, 3])),
+    ):
+        np.testing.assert_allclose(SAMPLING.act(still, **said), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(2,), (1, 3), (1, 1), (1, 2, 2)])
+def test_a_policy_refuses_observations_of_another_shape(shape: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match=r"observations have shape .* takes \(rows, 2\)"):
+        SAMPLING.act(np.zeros(shape))
+
+
+@pytest.mark.parametrize(
+    ("capacity", "count", "size"),
+    [(32, 1, 32), (33, 16, 17), (33, 17, 33), (64, 1, 32), (65, 32, 33), (100, 100, 100)],
+)
+def test_rows_are_padded_to_halves_of_the_capacity_where_that_is_worth_it(
+    capacity: int, count: int, size: int
+) -> None:
+    assert bcq.policy.halved(capacity, count) == size
+
+
+def test_ten_episodes_of_seed_zero_are_played_unless_told() -> None:
+    result = bcq.evaluate(SAMPLING, NAME)
+    assert len(result.returns) == 10
+    expected = bcq.evaluate(SAMPLING, NAME, episodes=10, seed=0)
+    assert result.returns.tobytes() == expected.returns.tobytes()
+
+
+def test_an_evaluation_compiles_for_few_numbers_of_episodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes = []
+    original = policies.act_in_rows
+
+    def watched(learner: Any, observations: Any, *others: Any) -> Any:
+        sizes.append(len(observations))
+        return original(learner, observations, *others)
+
+    monkeypatch.setattr("bcq.training.policy.act_in_rows", watched)
+    result = bcq.evaluate(SAMPLING, NAME, episodes=40)
+    assert len(set(result.lengths.tolist())) > 5
+    assert set(sizes) == {40, 20}

@@ -1,7 +1,8 @@
 import json
+import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -173,12 +174,15 @@ def test_the_best_are_carried_on_while_their_best_checkpoint_is_of_the_last_leg(
 
     def choose(run: Run) -> experts.Choice:
         seed, steps = run.config["schedule"]["seed"], run.config["schedule"]["steps"]
-        return experts.Choice(run, steps if steps < improving[seed] else 200, score=seed)
+        done = 240 if seed == 1 else 200  # 240 is just not of the last leg
+        return experts.Choice(run, steps if steps < improving[seed] else done, score=seed)
 
-    def steps(keep: int, longest: int) -> list[int]:
-        train_experts(tmp_path, SCHEDULES, keep=keep, longest=longest)
+    def steps(keep: int, longest: int, asked: int = STEPS) -> list[int]:
+        schedules = [replace(schedule, steps=asked) for schedule in SCHEDULES]
+        train_experts(tmp_path, schedules, keep=keep, longest=longest)
         return [run_of(tmp_path, seed).config["schedule"]["steps"] for seed in range(3)]
 
+    assert experts.LEG == 100_000
     monkeypatch.setattr(experts, "LEG", 60)
     monkeypatch.setattr(experts, "train_behaviour", train)
     monkeypatch.setattr(experts, "best_checkpoint", choose)
@@ -188,6 +192,7 @@ def test_the_best_are_carried_on_while_their_best_checkpoint_is_of_the_last_leg(
         assert steps(keep=2, longest=1_000) == [300, 300, 360]  # 0 is not among the best two
     assert steps(keep=3, longest=400) == [400, 300, 360]
     assert steps(keep=3, longest=1_000) == [520, 300, 360]
+    assert steps(keep=9, longest=0, asked=400) == [520, 400, 400]
 
 
 def test_the_card_says_what_the_agent_earns_in_a_hundred_fresh_episodes(
@@ -200,8 +205,30 @@ def test_the_card_says_what_the_agent_earns_in_a_hundred_fresh_episodes(
     assert card["std_return_of_100_fresh_episodes"] == pytest.approx(result.std, rel=1e-6)
 
 
+def test_each_rank_is_tested_on_episodes_of_its_own(folder: Path) -> None:
+    second = ranking_of(folder)[1]
+    policy = run_of(folder, second["seed"]).policy(second["steps"])
+    result = bcq.evaluate(policy, NAME, episodes=100, seed=1)
+    card = json.loads((folder / "kept" / f"{NAME}-1.json").read_text())
+    assert card["mean_return_of_100_fresh_episodes"] == pytest.approx(result.mean, rel=1e-6)
+
+
+def test_the_best_come_first_in_whatever_order_they_are_given(folder: Path, tmp_path: Path) -> None:
+    choices = [
+        experts.Choice(run_of(folder, one["seed"]), one["steps"], one["score"])
+        for one in reversed(ranking_of(folder))
+    ]
+    (path,) = experts.write_best(choices, tmp_path, keep=1)
+    assert path == tmp_path / f"{NAME}-0.safetensors"
+    ranking = json.loads((tmp_path / f"{NAME}-ranking.json").read_text())
+    assert [one["seed"] for one in ranking] == [one["seed"] for one in ranking_of(folder)]
+    assert json.loads(path.with_suffix(".json").read_text())["seed"] == ranking[0]["seed"]
+
+
 def test_the_card_says_where_the_agent_comes_from(chosen: experts.Choice, best: Path) -> None:
-    card = json.loads(best.with_suffix(".json").read_text())
+    text = best.with_suffix(".json").read_text()
+    card = json.loads(text)
+    assert text == json.dumps(card, indent=2) + "\n"
     config = chosen.run.config
     for name in ("algorithm", "schedule", "settings", "task", "versions", "commit", "threads"):
         assert card[name] == config[name], name
@@ -260,25 +287,33 @@ def test_an_expert_is_found_by_number_file_and_run(
 
 def test_runs_of_different_weights_have_different_names(folder: Path) -> None:
     directories = [str(run_of(folder, seed).directory) for seed in (0, 1, 2, 0)]
-    assert len({find(directory, NAME).name for directory in directories}) == 3
+    names = {find(directory, NAME).name for directory in directories}
+    assert len(names) == 3
+    assert all(re.fullmatch(r"ddpg at step \d+ \([0-9a-f]{12}\)", name) for name in names)
 
 
 @pytest.mark.parametrize(
-    ("known", "asked", "found"),
-    [(NAME, NAME, True), (NAME, "Hopper-v5", False), (None, NAME, True)],
+    ("played", "known", "asked", "found"),
+    [
+        (None, NAME, NAME, True),
+        (None, NAME, "Hopper-v5", False),
+        (None, None, NAME, True),
+        (NAME, None, NAME, True),
+        (NAME, None, "Hopper-v5", False),
+    ],
 )
-def test_an_offline_run_is_for_the_environment_of_its_data(
-    known: str | None, asked: str, found: bool, folder: Path, tmp_path: Path
+def test_an_offline_run_is_for_the_environment_of_its_evaluations_or_its_data(
+    played: str | None, known: str | None, asked: str, found: bool, folder: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(run_of(folder, 0).directory, tmp_path / "run")
     path = tmp_path / "run" / "config.json"
     config = json.loads(path.read_text())
-    config["schedule"]["env"], config["dataset"]["environment"] = None, known
+    config["schedule"]["env"], config["dataset"]["environment"] = played, known
     path.write_text(json.dumps(config))
     if found:
         assert find(str(tmp_path / "run"), asked).environment == asked
     else:
-        with pytest.raises(InputError, match=f"is for {known}, not for {asked}"):
+        with pytest.raises(InputError, match=f"is for {NAME}, not for {asked}"):
             find(str(tmp_path / "run"), asked)
 
 

@@ -1,5 +1,8 @@
 """The pieces that every algorithm shares."""
 
+from dataclasses import dataclass
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,9 +18,11 @@ from bcq.algorithms.learning import (
     Trainable,
     adam,
     bellman_target,
+    check_settings,
     soft_minimum,
     track,
 )
+from bcq.system.errors import InputError
 
 values = arrays(np.float32, (2, 5), elements=st.floats(-100, 100, width=32))
 
@@ -96,3 +101,60 @@ def test_one_setting_gives_one_optimizer_so_that_compiled_code_is_found_again() 
     assert adam(1e-3) is adam(1e-3)
     first, second = (Trainable(jnp.zeros(1), adam(1e-3)) for _ in range(2))
     assert str(jax.tree.structure(first)) == str(jax.tree.structure(second))
+
+
+@dataclass
+class Some:
+    """A setting of each kind, all at the edge of what is allowed."""
+
+    count: int = 1
+    sizes: tuple[int, ...] = (2**31 - 1, 1)
+    rate: float = 1e-9
+    weight: float = 0.0
+    share: float = 1.0
+    other_share: float = 0.0
+
+
+def check(settings: Some) -> None:
+    check_settings(
+        settings,
+        at_least_one=("count", "sizes"),
+        positive=("rate",),
+        not_negative=("weight",),
+        fractions=("share", "other_share"),
+        not_empty=("sizes",),
+    )
+
+
+def test_settings_at_the_edge_of_their_range_are_taken() -> None:
+    check(Some())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"count": 0}, "count: 0 is not at least 1"),
+        ({"count": 2**31}, "count: 2147483648 is not below 2147483648"),
+        ({"sizes": (8, 0)}, r"sizes: \(8, 0\) is not at least 1"),
+        ({"sizes": (0, 8)}, r"sizes: \(0, 8\) is not at least 1"),
+        ({"sizes": (8, 2**31)}, r"sizes: \(8, 2147483648\) is not below 2147483648"),
+        ({"sizes": ()}, "sizes: is empty"),
+        ({"rate": 0.0}, "rate: 0.0 is not above 0"),
+        ({"rate": -1.0}, "rate: -1.0 is not above 0"),
+        ({"rate": np.inf}, "rate: inf is not finite"),
+        ({"rate": np.nan}, "rate: nan is not above 0"),
+        ({"weight": -1e-9}, "weight: -1e-09 is not 0 or more"),
+        ({"weight": np.inf}, "weight: inf is not finite"),
+        ({"weight": np.nan}, "weight: nan is not 0 or more"),
+        ({"share": 1.01}, "share: 1.01 is not between 0 and 1"),
+        ({"other_share": -0.01}, "other_share: -0.01 is not between 0 and 1"),
+        ({"share": np.nan}, "share: nan is not between 0 and 1"),
+    ],
+)
+def test_settings_beyond_their_range_are_refused_by_name(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=f"^{words}"):
+        check(Some(**wrong))
+
+
+def test_a_range_that_is_not_asked_for_is_not_required() -> None:
+    check_settings(Some(count=0, sizes=(), rate=-1.0, weight=-1.0, share=2.0))

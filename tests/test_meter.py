@@ -68,7 +68,7 @@ def test_the_meter_does_not_depend_on_the_scale_of_actions_or_observations() -> 
         ActionBounds(np.full(2, -2.0), np.full(2, 2.0)),
     )
     assert measure(0.25, scaled).ratio == pytest.approx(measure(0.25, dataset).ratio, rel=1e-4)
-    stretched = dataset.observations * np.array([1.0, 1000.0], np.float32)
+    stretched = dataset.observations * np.array([0.001, 1000.0], np.float32)
     again = Dataset.from_columns(
         Columns("stretched", {**columns.arrays, "observations": stretched}, Provenance()),
         dataset.bounds,
@@ -98,12 +98,51 @@ def test_a_large_batch_is_compared_with_every_second_row_of_it() -> None:
         assert found.tolist() == np.argsort(distances)[:10].tolist()
 
 
+def test_a_small_batch_is_compared_with_all_other_rows_of_it() -> None:
+    dataset = make_batch(rows=5)
+    for row, found in enumerate(nearest_rows(dataset, np.arange(5))):
+        assert sorted(found.tolist()) == [other for other in range(5) if other != row]
+    two = make_batch(rows=2)
+    apart = float(np.linalg.norm(two.actions[0] - two.actions[1]) / 10)
+    assert measure(0.0, two).data_distance == pytest.approx(apart, rel=1e-5)
+
+
+def test_an_observation_that_never_changes_does_not_count() -> None:
+    dataset = make_batch(rows=40)
+    constant = dataset.observations.copy()
+    constant[:, 1] = 3.0
+    columns = {**dataset.columns().arrays, "observations": constant}
+    flat = Dataset.from_columns(Columns("flat", columns, Provenance()), dataset.bounds)
+    for row, found in enumerate(nearest_rows(flat, np.arange(40))):
+        distances = np.abs(constant[:, 0] - constant[row, 0])
+        distances[row] = np.inf
+        assert set(found.tolist()) == set(np.argsort(distances)[:10].tolist())
+
+
+def test_states_and_draws_are_those_of_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meters, "STATES", 20)
+    dataset = make_batch(rows=60)
+    learner = bcq.BCQConfig(hidden_sizes=(8,), vae_hidden_sizes=(8,)).create(
+        2, 2, jax.random.key(0)
+    )
+    policy = Policy(learner, dataset.task)
+    unsaid, zero, one = (
+        extrapolation_meter(policy, dataset),
+        extrapolation_meter(policy, dataset, seed=0),
+        extrapolation_meter(policy, dataset, seed=1),
+    )
+    assert unsaid == zero
+    assert zero.data_distance != one.data_distance
+    assert zero.distance != one.distance
+
+
 def test_distances_and_ranges_by_hand() -> None:
     near = np.array([[[0.0, 0.0], [1.0, 1.0]]], np.float32)
     distance, outside = compare(np.array([[1.0, 1.5]], np.float32), near)
     assert distance == pytest.approx(0.5)
     assert outside == 0.5
     assert compare(np.array([[-0.1, 0.5]], np.float32), near)[1] == 0.5
+    assert compare(np.array([[0.0, 1.0]], np.float32), near) == (1.0, 0.0)  # ends are inside
 
 
 def test_a_learner_with_a_vae_is_also_measured_by_it() -> None:
@@ -183,6 +222,33 @@ def test_bcqs_own_signs_of_strain_by_hand() -> None:
     assert (
         extrapolation_meter(Policy(other, dataset.task), dataset).perturbations_near_limit is None
     )
+
+
+def test_the_share_at_phi_is_that_of_one_sample_a_state() -> None:
+    dataset = make_batch(rows=30)
+    config = bcq.BCQConfig(hidden_sizes=(8,), vae_hidden_sizes=(8,), max_perturbation=0.5)
+    learner = jax.tree.map(lambda leaf: 3 * leaf, config.create(2, 2, jax.random.key(2)))
+    measured = extrapolation_meter(Policy(learner, dataset.task), dataset, seed=4)
+    noise = np.clip(jax.random.normal(jax.random.key(4), (30, 1, 4)), -0.5, 0.5)[:, 0]
+    vae, perturbation = learner.vae.model, learner.perturbation.model.network
+    seen = jnp.asarray(dataset.observations)
+    generated = jnp.tanh(vae.decoder(seen, jnp.asarray(noise)))
+    share = np.mean(np.abs(np.tanh(perturbation(seen, generated))) > 0.95)
+    assert 0.1 < share < 0.9
+    assert measured.perturbations_near_limit == pytest.approx(share)
+    means = np.asarray(vae.encoder(seen, jnp.asarray(dataset.actions / 10)))[:, :4]
+    beyond = np.mean(np.abs(means) > 0.5)
+    assert 0.1 < beyond < 0.9
+    assert measured.latents_beyond_clip == pytest.approx(beyond)
+
+
+def test_without_perturbation_there_is_no_share_at_its_limit() -> None:
+    dataset = make_batch(rows=20)
+    config = bcq.BCQConfig(hidden_sizes=(4,), vae_hidden_sizes=(4,), max_perturbation=0.0)
+    learner = config.create(2, 2, jax.random.key(0))
+    measured = extrapolation_meter(Policy(learner, dataset.task), dataset)
+    assert measured.perturbations_near_limit is None
+    assert measured.latents_beyond_clip is not None
 
 
 def test_a_batch_with_nothing_to_compare_is_refused_in_one_line() -> None:

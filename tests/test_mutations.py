@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mutation_operators import OPERATORS
-from mutation_runs import PACKAGE, ROOT, Suite, imported, noting, texts_in
+from mutation_runs import PACKAGE, ROOT, Suite, calls_in, imported, noting, texts_in
 from mutation_sample import (
     STRATA,
     draw,
@@ -245,15 +245,19 @@ def test_functions_note_their_calls_and_stay_the_same_program() -> None:
 def test_a_mutant_meets_the_tests_that_called_its_function() -> None:
     suite = Suite(
         called={
-            "test_quick.py": {"one", "other"},
-            "test_slow.py": {"one", "Two.three"},
-            "test_a.py": {"one"},
-            "test_other.py": {"user"},
-            "test_whole.py": {"one", "user"},
+            "test_quick.py::test_x": {"one", "other"},
+            "test_slow.py::test_x": {"one", "Two.three"},
+            "test_slow.py::test_y": {"Two.three"},
+            "test_a.py": {"one"},  # in a fixture
+            "test_a.py::test_x": {"one", "Two.three"},
+            "test_other.py::test_x": {"user"},
+            "test_whole.py::test_x": {"one", "user"},
         },
         seconds={
-            **{"test_quick.py": 1.0, "test_slow.py": 9.0, "test_a.py": 5.0, "test_other.py": 2.0},
-            "test_whole.py": 199.5,  # together with the quick one, more than there is time for
+            **{"test_a.py": 5.0, "test_a.py::test_x": 1.0, "test_slow.py": 99.0},
+            **{"test_slow.py::test_x": 6.0, "test_slow.py::test_y": 3.0},
+            **{"test_quick.py::test_x": 1.0, "test_other.py::test_x": 2.0},
+            "test_whole.py::test_x": 199.5,  # with the quick one, more than there is time for
         },
         texts={
             "test_quick.py": "import bcq",
@@ -272,10 +276,25 @@ def test_a_mutant_meets_the_tests_that_called_its_function() -> None:
     def against(function: str) -> list[str]:
         return list(suite.against(Mutation("a.py", "number", 1, function, Edit(0, 0, ""))))
 
-    assert against("one") == ["test_a.py", "test_slow.py", "test_quick.py"]
-    assert against("Two.three") == ["test_slow.py"]
+    assert against("one") == ["test_a.py", "test_slow.py::test_x", "test_quick.py::test_x"]
+    two = ["test_a.py::test_x", "test_slow.py::test_y", "test_slow.py::test_x"]
+    assert against("Two.three") == two
     assert against("new") == ["test_a.py", "test_slow.py"]  # made since the calls were recorded
-    assert against("") == ["test_a.py", "test_slow.py", "test_quick.py", "test_other.py"]
+    assert against("") == [
+        "test_a.py",
+        "test_slow.py",
+        "test_quick.py::test_x",
+        "test_other.py::test_x",
+    ]
+
+
+def test_notes_say_which_test_called_what_and_what_is_for_all() -> None:
+    lines = ["", "\tmade", "test_a.py::test_x\tone", "\tmade", "test_a.py::test_x\t1.5\ts"]
+    lines += ["test_a.py::test_x\ttwo", "test_a.py::test_x\t0.25\ts", "test_a.py::te"]
+    assert calls_in("test_a.py", lines) == {
+        "called": {"test_a.py": ["made"], "test_a.py::test_x": ["one", "two"]},
+        "durations": {"test_a.py::test_x": 1.75},
+    }
 
 
 def test_what_a_file_imports() -> None:

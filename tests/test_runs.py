@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import equinox as eqx
@@ -28,15 +30,16 @@ from bcq.algorithms.learning import Algorithm, AlgorithmConfig, Metrics, Minibat
 from bcq.data.bounds import ActionBounds
 from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
-from bcq.runs import directory as runs
 from bcq.runs import origin, recording
-from bcq.runs.directory import Run
+from bcq.runs.directory import Run, last_step
 from bcq.runs.recording import Schedule, train_run
+from bcq.system import progress
 from bcq.system.errors import DivergenceError, InputError
-from bcq.system.files import write_text
+from bcq.system.files import locked, write_text
 from bcq.training import loop as training
 
 NEVER = 1_000_000
+LOGS = ("metrics.jsonl", "episodes.jsonl", "values.jsonl", "timing.jsonl")
 TINY = bcq.BCQConfig(batch_size=8, hidden_sizes=(8,), vae_hidden_sizes=(8,))
 SCHEDULE = Schedule(steps=400, evaluate_every=200, evaluate_episodes=2, checkpoint_every=200)
 
@@ -151,6 +154,41 @@ def test_going_on_with_other_threads_is_said_and_recorded(
     assert "threads = 2, not 1" in capsys.readouterr().err
 
 
+def test_a_run_begun_elsewhere_and_killed_before_a_checkpoint_starts_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    schedule = replace(SCHEDULE, env="Pendulum-v1")
+    whole = train_run(tmp_path / "whole", CounterConfig(), schedule, batch())
+    with monkeypatch.context() as patch:
+        patch.setattr(origin, "threads", lambda: 77)
+        patch.setattr(Run, "save", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train_run(tmp_path / "run", CounterConfig(), schedule, batch())
+    run = train_run(tmp_path / "run", CounterConfig(), schedule, batch(), resume=True)
+    for log in ("metrics.jsonl", "episodes.jsonl"):
+        assert run.read(log) == whole.read(log)
+    now = {name: whole.config[name] for name in ("versions", "commit", "device", "threads")}
+    assert run.config["continuations"] == [{"step": 0, **now}]
+
+
+def test_going_on_with_a_package_that_was_not_there_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained(tmp_path)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    del config["versions"]["mujoco"]
+    path.write_text(json.dumps(config))
+    longer = replace(SCHEDULE, steps=500)
+    run = train_run(tmp_path, CounterConfig(), longer, batch(), resume=True)
+    expected = f"goes on with versions.mujoco = {version('mujoco')}, not None: "
+    assert expected in capsys.readouterr().err
+    assert [each["step"] for each in run.config["continuations"]] == [400]
+
+
 # What config.json holds
 
 
@@ -168,10 +206,73 @@ def test_config_holds_everything_the_run_depends_on(tmp_path: Path) -> None:
     assert config["schedule"] == asdict(schedule)
     assert config["dataset"]["fingerprint"] == data.fingerprint
     assert config["dataset"]["transitions"] == 60
+    assert config["dataset"]["episodes"] == 3  # of twenty rows each
+    assert config["dataset"]["mean_return"] == pytest.approx(data.rewards.sum() / 3)
+    assert config["dataset"]["recipe"] == "test"
+    assert config["device"] == jax.devices()[0].device_kind
     assert config["task"] == {"observation_size": 3, "action_low": [-2.0], "action_high": [2.0]}
     assert config["threads"] == len(os.sched_getaffinity(0))
     for package in ("bcq", "jax", "jaxlib", "equinox", "optax", "gymnasium", "mujoco", "numpy"):
         assert config["versions"][package] == version(package)
+
+
+def test_a_batch_without_a_complete_episode_has_no_mean_return() -> None:
+    assert recording.settings_of(TINY, SCHEDULE, batch(19))["dataset"]["mean_return"] is None
+
+
+def test_files_for_people_have_a_line_for_each_setting(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    run.note_divergence(400, "loss")
+    for name in ("config.json", "checkpoint.json", "divergence.json"):
+        text = (run.directory / name).read_text()
+        assert text == json.dumps(json.loads(text), indent=2) + "\n"
+
+
+def test_the_commit_is_told_in_full_and_whether_files_were_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    monkeypatch.setattr(origin, "__file__", str(tmp_path / "runs.py"))
+    assert origin.commit() is None  # no checkout
+
+    def git(*words: str) -> str:
+        who = ("-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false")
+        command = ["git", "-C", str(tmp_path), *who, *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    git("init")
+    (tmp_path / "runs.py").write_text("1")
+    git("add", ".")
+    git("commit", "-m", "one")
+    git("tag", "-a", "v1", "-m", "one")
+    head = git("rev-parse", "HEAD")
+    assert len(head) == 40
+    assert origin.commit() == head
+    (tmp_path / "runs.py").write_text("2")
+    assert origin.commit() == f"{head}-dirty"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert origin.commit() is None  # no git
+
+
+def test_threads_are_the_cores_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5, 8} if not process else {1})
+    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    assert origin.threads() == 3
+    monkeypatch.delattr(os, "sched_getaffinity")  # not on every system
+    assert origin.threads() == 16
+
+
+@pytest.mark.usefixtures("own_compilation_cache")
+def test_compiled_code_is_kept_in_the_users_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, folder in (("HOME", ".cache/bcq/compiled"), ("XDG_CACHE_HOME", "bcq/compiled")):
+        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+        monkeypatch.setenv(variable, str(tmp_path))
+        origin.use_compilation_cache()
+        settings: Any = jax.config
+        assert settings.jax_compilation_cache_dir == str(tmp_path / folder)
+        assert settings.jax_persistent_cache_min_compile_time_secs == 0.1
 
 
 def test_config_names_the_commit_of_the_checkout(tmp_path: Path) -> None:
@@ -217,6 +318,7 @@ def test_a_loaded_learner_equals_the_saved_one_in_every_bit(
     assert loaded_step == 130
     assert leaves_of(again) == leaves_of(learner)
     assert eqx.tree_equal(again, learner)
+    assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(again))
     moments = [name for name in leaves_of(again) if ".mu" in name or ".nu" in name]
     assert len(moments) > 20
     assert all(any(leaves_of(again)[name][-8:]) for name in moments)
@@ -288,6 +390,24 @@ def test_a_checkpoint_made_in_passing_is_not_kept_beside_newer_ones(tmp_path: Pa
     assert [one["step"] for one in run.checkpoints()] == [100, 200, 300]
     assert not (run.directory / "step-250.safetensors").exists()
     assert [one["step"] for one in whole.checkpoints()] == [100, 200, 300, 400]
+
+
+def test_a_checkpoint_saved_again_is_listed_once(tmp_path: Path) -> None:
+    run = train_run(tmp_path, CounterConfig(), replace(SCHEDULE, keep="all"), batch())
+    step, learner = loaded(run)
+    run.save(step, learner, keep="all")
+    assert [one["step"] for one in run.checkpoints()] == [200, 400]
+    run.save(500, learner)
+    assert [one["step"] for one in run.checkpoints()] == [500]  # one, unless told
+    assert [path.name for path in tmp_path.glob("step-*")] == ["step-500.safetensors"]
+
+
+def test_a_run_without_a_checkpoint_has_no_policy_yet(tmp_path: Path) -> None:
+    run = Run.create(tmp_path, recording.settings_of(TINY, SCHEDULE, batch()))
+    assert run.load() is None
+    assert run.checkpoint_step() is None
+    with pytest.raises(InputError, match="has no checkpoint yet"):
+        run.policy()
 
 
 def test_a_refused_resumption_changes_nothing(tmp_path: Path) -> None:
@@ -557,13 +677,13 @@ def test_what_a_checkpoint_builds_on_is_on_the_disk_before_it(
 ) -> None:
     run = trained(tmp_path / "run")
     _, learner = loaded(run)
-    for log in runs.LOGS:
+    for log in LOGS:
         run.append(log, [{"step": 401}])
     events = events_of(monkeypatch)
     run.save(401, learner)
     arrays, pointer = ("renamed", "step-401.safetensors"), ("renamed", "checkpoint.json")
     before = events[: events.index(arrays)]
-    assert {("synced", log) for log in runs.LOGS} < set(before)
+    assert {("synced", log) for log in LOGS} < set(before)
     between = events[events.index(arrays) + 1 : events.index(pointer)]
     assert ("synced", "run") in between  # the arrays' name, before what points to it
     assert events[-1] == ("synced", "run")
@@ -626,12 +746,12 @@ def test_what_a_killed_process_left_is_removed_on_resume(tmp_path: Path) -> None
 
 def test_cut_back_removes_later_rows_and_a_torn_line(tmp_path: Path) -> None:
     run = Run.create(tmp_path, {})
-    for log in runs.LOGS:
+    for log in LOGS:
         run.append(log, [{"step": step, "x": step / 3} for step in (0, 100, 200, 300)])
         with (tmp_path / log).open("a") as file:
             file.write('{"step": 100, "x"')
     run.cut_back(200)
-    for log in runs.LOGS:
+    for log in LOGS:
         rows = [json.loads(line) for line in (tmp_path / log).read_text().splitlines()]
         assert rows == [{"step": step, "x": step / 3} for step in (0, 100, 200)]
         assert (tmp_path / log).read_text().endswith("\n")
@@ -642,6 +762,94 @@ def test_cut_back_before_the_first_step_empties_the_logs(tmp_path: Path) -> None
     run.append("episodes.jsonl", [{"step": 0}])
     run.cut_back(-1)
     assert (tmp_path / "episodes.jsonl").read_text() == ""
+
+
+def test_the_last_step_of_a_log_is_that_of_its_last_whole_row(tmp_path: Path) -> None:
+    log = tmp_path / "episodes.jsonl"
+    assert last_step(log) == 0
+    log.write_text("")
+    assert last_step(log) == 0
+    log.write_text('{"step": 7, "return": 1}')  # torn
+    assert last_step(log) == 0
+    log.write_text('{"step": 7, "return": 1}\n')
+    assert last_step(log) == 7
+    with log.open("a") as file:
+        file.writelines(f'{{"step": {step}, "return": 1}}\n' for step in range(8, 2_000))
+        file.write('{"step": 2000, "ret')
+    assert last_step(log) == 1_999
+    log.write_text("{}\n")
+    with pytest.raises(InputError, match=r"episodes\.jsonl: its last row is damaged"):
+        last_step(log)
+    log.unlink()
+    log.mkdir()
+    with pytest.raises(InputError, match=r"episodes\.jsonl"):
+        last_step(log)
+
+
+def test_a_place_that_is_gone_is_named(tmp_path: Path) -> None:
+    run = Run(tmp_path / "gone", {})
+    with pytest.raises(InputError, match=r"cannot write .*gone/metrics\.jsonl: No such file"):
+        run.append("metrics.jsonl", [{"step": 1}])
+    refused = pytest.raises(InputError, match=r"cannot write .*gone/\.lock: No such file")
+    with refused, locked(run.directory):
+        pass
+
+
+def test_an_environment_of_other_sizes_is_refused_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
+    schedule = replace(SCHEDULE, env="MountainCarContinuous-v0")
+    with pytest.raises(InputError, match="its observations have 2 numbers but the data's have 3"):
+        train_run(tmp_path / "run", CounterConfig(), schedule, batch())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_counts_updates_and_tells_each_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advances: list[tuple[int, int]] = []
+    notes: list[str] = []
+    advance = progress.Progress.advance
+
+    def advanced(bar: progress.Progress, updates: int) -> None:
+        advances.append((bar.done, updates))
+        advance(bar, updates)
+
+    monkeypatch.setattr(progress.Progress, "advance", advanced)
+    monkeypatch.setattr(progress.Progress, "note", lambda _, words: notes.append(words))
+    schedule = replace(SCHEDULE, env="Pendulum-v1", steps=200)
+    train_run(tmp_path, CounterConfig(), schedule, batch())
+    train_run(tmp_path, CounterConfig(), replace(schedule, steps=350), batch(), resume=True)
+    assert advances == [(0, 100), (100, 100), (200, 100), (300, 50)]
+    assert [words.split(" at ")[1] for words in notes] == ["0", "200", "350"]
+
+
+def test_what_happens_along_the_way_also_happens_at_the_end(tmp_path: Path) -> None:
+    schedule = Schedule(
+        steps=350,
+        env="Pendulum-v1",
+        evaluate_every=200,
+        evaluate_episodes=1,
+        checkpoint_every=100,
+        keep="all",
+    )
+    run = train_run(tmp_path, CounterConfig(), schedule, batch())
+    assert [row["step"] for row in run.read("episodes.jsonl")] == [0, 200, 350]
+    assert [one["step"] for one in run.checkpoints()] == [100, 200, 300, 350]
+    assert [row["step"] for row in run.read("metrics.jsonl")] == [100, 200, 300, 350]
+
+
+def test_timing_is_of_the_updates_since_the_last_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = count(step=0.12342)  # between two looks at it
+    watch = SimpleNamespace(perf_counter=clock.__next__)
+    monkeypatch.setattr("bcq.runs.recording.time", watch)
+    monkeypatch.setattr("bcq.runs.recording.evaluate_into", lambda *_: next(clock))
+    run = trained(tmp_path)
+    assert run.read("timing.jsonl") == [
+        {"step": step, "seconds": 0.1234} for step in (100, 200, 300, 400)
+    ]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -766,16 +974,26 @@ def test_rewards_too_large_for_the_loss_are_reported(tmp_path: Path) -> None:
     assert Run.open(tmp_path).load() is None
 
 
+@pytest.mark.parametrize(("growth", "reward_scale"), [(0.1, 1.0), (-0.1, 1.0), (0.1, -1.0)])
 def test_a_runaway_value_warns_once_and_training_goes_on(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], growth: float, reward_scale: float
 ) -> None:
-    run = trained(tmp_path / "run", CounterConfig(growth=0.1))
+    data = batch(reward_scale=reward_scale)
+    run = train_run(tmp_path / "run", CounterConfig(growth=growth), SCHEDULE, data)
     printed = "".join(capfd.readouterr())
     warnings = [line for line in printed.replace("\r", "\n").split("\n") if "warning" in line]
     assert len(warnings) == 1
     assert "running away" in warnings[0]
     assert "at update 300" in warnings[0]  # 0.1 x 250 on average; the alarm is at 2 x 10 + 1
     assert run.checkpoint_step() == 400
+
+
+def test_a_young_networks_noise_is_no_alarm_where_there_are_no_rewards(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = batch(reward_scale=0.0)
+    train_run(tmp_path / "run", CounterConfig(growth=0.01), SCHEDULE, data)
+    assert "at update 200;" in "".join(capfd.readouterr())  # 0.505, then 1.505: above 1
 
 
 def test_a_value_within_reach_of_the_rewards_does_not_warn(
@@ -817,6 +1035,16 @@ def test_resuming_with_another_setting_is_refused(
     with pytest.raises(InputError, match=f"run: was begun with {setting}"):
         train_run(run.directory, config, schedule, batch(), resume=True)
     assert contents(run.directory) == before
+
+
+def test_resuming_a_run_that_lacks_a_setting_is_refused(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    path = run.directory / "config.json"
+    config = json.loads(path.read_text())
+    del config["settings"]["growth"]
+    path.write_text(json.dumps(config))
+    with pytest.raises(InputError, match=r"was begun with settings\.growth = None, not 0\.0"):
+        train_run(run.directory, CounterConfig(), SCHEDULE, batch(), resume=True)
 
 
 def test_resuming_with_other_data_is_refused(tmp_path: Path) -> None:

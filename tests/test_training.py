@@ -1,7 +1,7 @@
 """The offline loop, the contract every algorithm keeps, and the numbers it must go on giving."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -153,12 +153,42 @@ def test_defaults_are_the_papers() -> None:
     assert config.vae_hidden_sizes == (750, 750)
     learner = jax.eval_shape(lambda: config.create(11, 3, jax.random.key(0)))
     assert learner.vae.model.latent_size == 6
-    schedule = bcq.Schedule()
-    assert (schedule.steps, schedule.evaluate_every, schedule.evaluate_episodes) == (
-        10**6,
-        5000,
-        10,
-    )
+    assert asdict(bcq.Schedule()) == {
+        "steps": 1_000_000,
+        "seed": 0,
+        "env": None,
+        "evaluate_every": 5_000,
+        "evaluate_episodes": 10,
+        "checkpoint_every": 5_000,
+        "keep": 1,
+        "true_value_every": None,
+        "concurrent": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"steps": 0}, "steps: 0 is not at least 1"),
+        ({"evaluate_episodes": 0}, "evaluate_episodes: 0 is not at least 1"),
+        ({"evaluate_every": 0}, "evaluate_every: 0 is not at least 1"),
+        ({"evaluate_every": 150}, "evaluate_every: 150 is not a multiple of 100"),
+        ({"checkpoint_every": 0}, "checkpoint_every: 0 is not at least 1"),
+        ({"checkpoint_every": 99}, "checkpoint_every: 99 is not a multiple of 100"),
+        ({"true_value_every": 0}, "true_value_every: 0 is not a multiple of 100"),
+        ({"true_value_every": -100}, "true_value_every: -100 is not a multiple of 100"),
+        ({"seed": 2**31}, "seed: 2147483648 is not between"),
+        ({"keep": 0}, "keep: 0 is not at least 1"),
+    ],
+)
+def test_impossible_schedules_are_refused_by_name(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(bcq.InputError, match=words):
+        bcq.Schedule(env="Pendulum-v1", **wrong)
+
+
+def test_training_is_with_seed_zero_unless_told() -> None:
+    unsaid, zero = (last(SMALL["bc"], 3, **seed)[1] for seed in ({}, {"seed": 0}))
+    assert unsaid == zero
 
 
 def test_hands_over_at_whole_hundreds_and_at_the_end() -> None:
@@ -207,6 +237,15 @@ def test_only_terminals_end_the_bootstrap() -> None:
     dataset = make_dataset()
     cut = replace(dataset, truncated=~dataset.terminated)
     assert (on_device(cut).terminated == dataset.terminated).all()
+
+
+def test_the_batch_is_put_on_the_device_once_and_for_all() -> None:
+    dataset = make_dataset()
+    batch = on_device(dataset)
+    assert all(isinstance(column, jax.Array) for column in batch)
+    np.testing.assert_array_equal(batch.observations, dataset.observations)
+    np.testing.assert_array_equal(batch.rewards, dataset.rewards)
+    np.testing.assert_array_equal(batch.next_observations, dataset.next_observations)
 
 
 def test_learner_sees_actions_between_minus_one_and_one() -> None:

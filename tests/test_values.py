@@ -27,7 +27,14 @@ from bcq.simulation.environments import (
     simulator_state,
     state_from_observation,
 )
-from bcq.simulation.values import HORIZON, Values, average_ranks, measure_values, true_values
+from bcq.simulation.values import (
+    HORIZON,
+    Values,
+    average_ranks,
+    measure_values,
+    require_measurable,
+    true_values,
+)
 from bcq.training.policy import Policy
 
 NAME, LIMIT, CLIFF = "Decay-v0", 30, 4.0
@@ -168,6 +175,7 @@ def test_a_policy_draws_anew_at_each_step_of_each_rollout(monkeypatch: pytest.Mo
 
 
 def test_rollouts_stop_after_a_thousand_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert HORIZON == 1_000
     dataset = make_batch()
     monkeypatch.setattr("bcq.simulation.values.HORIZON", 5)
     rows = np.arange(10)
@@ -224,6 +232,36 @@ def test_intervals_hold_the_middle_ninety_five_of_a_hundred() -> None:
     assert high - figures["bias"] == pytest.approx(half, rel=0.12)  # type: ignore[operator]
 
 
+def test_intervals_are_of_two_thousand_resamples_of_the_pairs_from_seed_zero() -> None:
+    random = np.random.default_rng(3)
+    truths = random.normal(5, 1, 12)
+    estimates = truths + random.normal(0, 1, 12)
+    figures = Values(np.arange(12), estimates, truths, truths).summary()
+    draws = np.random.default_rng(0).integers(12, size=(2_000, 12))
+    sums = np.array([[estimates[rows].sum(), truths[rows].sum()] for rows in draws])
+    expected = {"bias": (sums[:, 0] - sums[:, 1]) / 12, "ratio": sums[:, 0] / sums[:, 1]}
+    for name, resampled in expected.items():
+        ordered = np.sort(resampled)
+        low, high = ordered[[49, 1949]], ordered[[50, 1950]]  # 2.5% and 97.5% lie between
+        interval: Any = figures[f"{name}_interval"]
+        np.testing.assert_allclose(interval, low + np.array([0.975, 0.025]) * (high - low))
+
+
+def test_resamples_without_a_measure_are_left_out_of_its_interval() -> None:
+    estimates, truths = np.array([1.0, 2.0, 3.0]), np.array([3.0, 1.0, 2.0])
+    figures = Values(np.arange(3), estimates, truths, truths).summary()
+    low, high = figures["rank_correlation_interval"]  # type: ignore[misc]
+    assert figures["rank_correlation"] == pytest.approx(-0.5)
+    assert (low, high) == (pytest.approx(-1), pytest.approx(1))
+
+
+def test_there_is_no_rank_correlation_with_values_that_are_all_alike() -> None:
+    alike, different = np.full(5, 7.0), np.arange(5.0)
+    for estimates, truths in ((alike, different), (different, alike)):
+        figures = Values(np.arange(5), estimates, truths, truths).summary()
+        assert figures["rank_correlation"] is None
+
+
 def test_measures_that_do_not_exist_are_none_and_no_broken_json() -> None:
     zero = np.zeros(5)
     figures = Values(np.arange(5), zero + 7, zero, zero).summary()
@@ -236,15 +274,21 @@ def test_equal_values_share_their_rank() -> None:
     assert average_ranks(np.array([5.0, 1.0, 5.0, 7.0])).tolist() == [1.5, 0, 1.5, 3]
 
 
-@pytest.mark.parametrize("name", ["Hopper-v5", "HalfCheetah-v5", "Reacher-v5", "Pendulum-v1"])
+@pytest.mark.parametrize(
+    "name",
+    ["Hopper-v5", "HalfCheetah-v5", "Walker2d-v5", "Reacher-v5", "Pendulum-v1"],
+)
 def test_states_rebuilt_from_observations_are_the_stored_ones(name: str) -> None:
     dataset = bcq.collect_random(name, transitions=60, seed=2)
     assert dataset.qpos is not None
     assert dataset.qvel is not None
     env = make(name, time_limit=False)
     env.reset(seed=0)
-    for row in range(len(dataset)):
+    exact = np.flatnonzero((np.abs(dataset.observations) != 10).all(axis=1))  # none is clipped
+    assert len(exact) >= (20 if name == "Walker2d-v5" else 60)
+    for row in exact:
         rebuilt = state_from_observation(env, dataset.observations[row])
+        assert all(part.dtype == np.float64 for part in rebuilt)
         set_simulator_state(env, rebuilt)
         following, reward, *_ = env.step(dataset.actions[row])
         np.testing.assert_allclose(following, dataset.next_observations[row], atol=1e-3)
@@ -270,6 +314,13 @@ def test_velocities_at_the_clip_are_refused() -> None:
     observation[7] = 10.0
     with pytest.raises(bcq.InputError, match="clip of 10"):
         state_from_observation(env, observation)
+    with pytest.raises(bcq.InputError, match="clip of 10"):
+        state_from_observation(env, -observation)
+    observation[7] = 9.99
+    observation[0] = 12.0  # a position
+    assert state_from_observation(env, observation).qvel[2] == pytest.approx(9.99)
+    fast = np.full(17, 12, np.float32)
+    assert (state_from_observation(make("HalfCheetah-v5"), fast).qvel == 12).all()
 
 
 def test_what_cannot_be_measured_is_said_in_one_sentence(tmp_path: Path) -> None:
@@ -292,6 +343,119 @@ def test_what_cannot_be_measured_is_said_in_one_sentence(tmp_path: Path) -> None
     with pytest.raises(bcq.InputError, match="2 positions and 1 velocities"):
         bcq.train_run(tmp_path / "d", small, schedule, longer)
     assert not list(tmp_path.iterdir())
+    with pytest.raises(bcq.InputError, match="no value function"):
+        measure_values(Policy(Restless(), dataset.task), dataset, NAME, discount=DISCOUNT)
+    half = replace(dataset, qvel=None)
+    with pytest.raises(bcq.InputError, match="no simulator states"):
+        true_values(policy_for(half), half, NAME, np.arange(2), DISCOUNT, 0)
+
+
+def test_a_run_without_values_is_not_measured(tmp_path: Path) -> None:
+    dataset, cloning = make_batch(), bcq.BCConfig(hidden_sizes=(4,))
+    run = bcq.train_run(tmp_path, cloning, bcq.Schedule(steps=1), dataset)
+    with pytest.raises(bcq.InputError, match="no value function"):
+        measure_run(run, dataset, NAME)
+
+
+def test_a_simulator_that_cannot_be_set_is_refused() -> None:
+    dataset = bcq.collect_random("MountainCarContinuous-v0", transitions=5)
+    config = bcq.DDPGConfig(hidden_sizes=(4,))
+    with pytest.raises(bcq.InputError, match="environment's simulator cannot be set"):
+        require_measurable(config, dataset, "MountainCarContinuous-v0")
+
+
+def test_without_a_time_limit_both_truths_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = gymnasium.envs.registration.EnvSpec("Endless-v0", lambda **_: Decay())
+    monkeypatch.setitem(gymnasium.registry, "Endless-v0", spec)
+    monkeypatch.setattr("bcq.simulation.values.HORIZON", 40)
+    dataset, rows = make_batch(), np.array([0, 20, 45])  # two of them first of their episodes
+    truths, limited = true_values(policy_for(dataset), dataset, "Endless-v0", rows, DISCOUNT, 0)
+    np.testing.assert_allclose(truths, closed_form(dataset, rows, 40), atol=1e-4)
+    np.testing.assert_allclose(limited[:2], truths[:2])
+    np.testing.assert_allclose(limited[2], closed_form(dataset, rows[2:], 35)[0], atol=1e-4)
+
+
+def test_measuring_closes_what_it_made_and_can_be_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[Decay] = []
+
+    def close(env: Decay) -> None:
+        opened.remove(env)
+
+    def create(env: Decay) -> None:
+        opened.append(env)
+
+    monkeypatch.setattr(Decay, "__init__", create)
+    monkeypatch.setattr(Decay, "close", close)
+    monkeypatch.setattr("bcq.simulation.values.HORIZON", 5)
+    dataset = make_batch()
+    require_measurable(bcq.DDPGConfig(hidden_sizes=(4,)), dataset, NAME)
+    measured = measure_values(policy_for(dataset), dataset, NAME, discount=DISCOUNT, window=9)
+    assert len(measured.rows) == 9
+    assert opened == []
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bcq.system.interruption.check", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        measure_values(policy_for(dataset), dataset, NAME, discount=DISCOUNT, window=9)
+
+
+def test_rollouts_that_end_compile_for_few_numbers_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes = set()
+    original = policies.act_in_rows
+
+    def watched(learner: Any, observations: Any, *others: Any) -> Any:
+        sizes.add(len(observations))
+        return original(learner, observations, *others)
+
+    monkeypatch.setattr("bcq.training.policy.act_in_rows", watched)
+    monkeypatch.setattr("bcq.simulation.values.HORIZON", 3)
+    dataset = make_batch()
+    values = measure_values(policy_for(dataset), dataset, NAME, discount=DISCOUNT, seed=1)
+    ended = np.abs(dataset.observations + dataset.actions)[values.rows, 0] > CLIFF
+    assert 0 < ended.sum() < 50
+    assert sizes == {100}
+
+
+def drawn_pairs(seed: int, window: int) -> list[int]:
+    """Which rows the fourth role of a seed measures."""
+    own = int(np.random.SeedSequence(seed, spawn_key=(4,)).generate_state(1)[0] >> 1)
+    chosen = np.random.default_rng(own).choice(window, min(100, window), replace=False)
+    return sorted(chosen.tolist())
+
+
+def test_a_runs_pairs_depend_on_seed_and_step_and_are_of_rows_seen_so_far(tmp_path: Path) -> None:
+    ends = np.arange(160) % 20 == 19
+    ends[98] = True  # so that row 99 is an episode
+    dataset = replace(make_batch(), truncated=ends)
+    config = bcq.DDPGConfig(hidden_sizes=(8, 8))
+    schedule = bcq.Schedule(
+        steps=140,
+        seed=3,
+        env=NAME,
+        evaluate_every=200,
+        evaluate_episodes=1,
+        true_value_every=100,
+        checkpoint_every=200,
+        concurrent=True,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bcq.simulation.values.HORIZON", 1)
+        run = bcq.train_run(tmp_path / "run", config, schedule, dataset)
+        assert measure_run(run, dataset, NAME).rows.tolist() == drawn_pairs(0, 160)
+    values = values_by_step(run)
+    assert {step: one.rows.tolist() for step, one in values.items()} == {
+        step: drawn_pairs(int(np.random.SeedSequence((3, step)).generate_state(1)[0] >> 1), step)
+        for step in (100, 140)  # ends of episodes: so many rows are there
+    }
+    assert [row["step"] for row in run.read("episodes.jsonl")] == [0, 140]
+    assert run.checkpoint_step() == 140
+    assert (run.directory / "values-at-140-seed0.jsonl").exists()
 
 
 def test_measuring_during_training_changes_nothing_of_it_and_is_stored_raw(tmp_path: Path) -> None:

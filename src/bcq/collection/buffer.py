@@ -48,7 +48,7 @@ def as_rows(steps: Iterable[Step], kind: np.dtype[Any]) -> Rows:
     """Steps of one or several episodes as rows, episode after episode."""
     steps = list(steps)
     episodes = np.concatenate([step.episodes for step in steps])
-    rows = np.zeros(len(episodes), kind)
+    rows = np.empty(len(episodes), kind)
     states = [state for step in steps for state in step.states]
     for name in kind.names or ():
         rows[name] = (
@@ -105,13 +105,13 @@ def as_dataset(rows: Rows, bounds: ActionBounds, provenance: Provenance, source:
 def empty_on_device(task: TaskSpec, capacity: int) -> Minibatch:
     """Room for so many rows, and for what the last write may reach beyond them."""
     capacity += WRITE_ROWS
-    observations = jnp.zeros((capacity, task.observation_size))
+    observations = jnp.empty((capacity, task.observation_size))
     return Minibatch(
         observations=observations,
-        actions=jnp.zeros((capacity, task.action_size)),
-        rewards=jnp.zeros(capacity),
-        next_observations=jnp.zeros_like(observations),
-        terminated=jnp.zeros(capacity, bool),
+        actions=jnp.empty((capacity, task.action_size)),
+        rewards=jnp.empty(capacity),
+        next_observations=jnp.empty_like(observations),
+        terminated=jnp.empty(capacity, bool),
     )
 
 

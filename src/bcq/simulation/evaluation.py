@@ -49,7 +49,7 @@ def evaluate(policy: Policy, environment: str, *, episodes: int = 10, seed: int 
     environments = [make_for(environment, policy.task) for _ in range(episodes)]
     observations = np.stack(
         [env.reset(seed=reset_seed(seed, i))[0] for i, env in enumerate(environments)]
-    ).astype(np.float32)
+    )
     returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
     for step in lockstep(
         environments,

@@ -119,7 +119,7 @@ def growing_windows(dataset: Dataset, steps: int) -> Array:
             "complete episodes; a concurrent run ends there"
         )
     starts, stops = dataset.episodes.T
-    return jnp.asarray(np.repeat(stops, stops - starts)[:allowed], jnp.int32)
+    return jnp.asarray(np.repeat(stops, stops - starts)[:allowed])
 
 
 def concurrent_updates(dataset: Dataset) -> int:
