@@ -409,24 +409,27 @@ def in_one_piece(arrays: Arrays) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("inject", "kind"),
+    ("inject", "kind", "field"),
     [
-        (limit_reached_with_both_flags, "both-flags"),
-        (constant_observation, "constant-column"),
-        (duplicate_observation, "duplicate-column"),
-        (unfinished, "unfinished-tail"),
-        (short, "one-step-episode"),
-        (in_one_piece, "no-end"),
-        (lambda arrays: list(range(len(arrays["rewards"]))), "few-transitions"),
-        (lambda _: [int(ENDS[np.argmax(LENGTHS)])], "long-horizon"),
+        (limit_reached_with_both_flags, "both-flags", "truncated"),
+        (constant_observation, "constant-column", "observations"),
+        (duplicate_observation, "duplicate-column", "observations"),
+        (unfinished, "unfinished-tail", "terminated"),
+        (short, "one-step-episode", "terminated"),
+        (in_one_piece, "no-end", "terminated"),
+        (lambda arrays: list(range(len(arrays["rewards"]))), "few-transitions", "rows"),
+        (lambda _: [int(ENDS[np.argmax(LENGTHS)])], "long-horizon", "episodes"),
     ],
 )
-def test_what_clean_data_shows_is_a_note(inject: Callable[[Arrays], list[int]], kind: str) -> None:
+def test_what_clean_data_shows_is_a_note(
+    inject: Callable[[Arrays], list[int]], kind: str, field: str
+) -> None:
     arrays = sound()
     rows = inject(arrays)
     found = examine(columns(arrays))
     assert worse_than_a_note(found) == []
     finding = next(f for f in found if f.kind == kind)
+    assert finding.field == field
     assert finding.rows is not None
     assert finding.rows.tolist() == rows
 
@@ -646,18 +649,18 @@ def test_a_column_is_far_from_zero_at_ten_and_at_five_spreads(
     assert kinds == ({kind} if kind else set())
     if kind:
         assert found[kind].problem.startswith("column 1 ")
-        assert found[kind].severity == "warning"
+        assert (found[kind].severity, found[kind].field) == ("warning", "observations")
         assert rows_of(arrays, kind) == list(range(40))
 
 
 @pytest.mark.parametrize("field", ["observations", "rewards"])
 @pytest.mark.parametrize(
-    ("value", "told"), [(15.0, True), (8.0, False), (-15.0, True), (-8.0, False)]
+    ("value", "told"), [(115.0, True), (108.0, False), (85.0, True), (92.0, False)]
 )
 def test_a_value_ten_times_as_far_out_as_all_others_is_told(
     field: str, value: float, told: bool
 ) -> None:
-    values = np.resize([-0.5, 0.5], 100)
+    values = np.resize([99.5, 100.5], 100)
     values[70] = value
     matrix = {"observations": in_column(3, 2, values)}
     arrays = noise(100, **({"rewards": values} if field == "rewards" else matrix))
@@ -712,6 +715,153 @@ def test_rows_beyond_the_sample_are_examined_as_few_are(monkeypatch: pytest.Monk
         assert len(kinds) == 1
 
 
+# Rows that do not belong together
+
+
+def jumping(places: NDArray[np.int64], rows: int) -> NDArray[np.float32]:
+    """Observations that move slowly and begin elsewhere after each of these rows."""
+    generator = np.random.default_rng(2)
+    begins = np.isin(np.arange(rows), places + 1)
+    leaps = np.where(begins[:, None], 50 * generator.choice([-1, 1], (rows, 3)), 0)
+    return (generator.normal(size=(rows, 3)) + np.cumsum(leaps, axis=0)).astype(np.float32)
+
+
+COUNT = np.arange(11)
+
+
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize(
+    ("offset", "kind"),
+    [
+        (0 * COUNT, None),
+        (0 * COUNT + 1, "shift"),
+        (0 * COUNT - 1, "shift"),
+        (COUNT, "growing-shift"),
+        (COUNT + 1, "growing-shift"),
+        (-COUNT, "growing-shift"),
+        (-COUNT - 1, "growing-shift"),
+    ],
+)
+def test_ends_beside_their_observations_are_found_by_their_rule(
+    offset: NDArray[np.int64], kind: str | None, paired: bool
+) -> None:
+    ends = np.cumsum(LENGTHS[:11]) - 1
+    arrays = with_ends(*LENGTHS)
+    arrays["observations"] = jumping(ends + offset, ROWS)
+    if paired:
+        following = np.concatenate([arrays["observations"][1:], np.zeros((1, 3))])
+        following[ends + offset] += 5  # what was seen last, before the next begins
+        arrays["next_observations"] = following
+    found = findings(arrays)
+    assert {"shift", "growing-shift", "next-mismatch"} & found.keys() == ({kind} if kind else set())
+    if kind:
+        assert (found[kind].field, found[kind].severity) == ("terminated", "warning")
+        assert rows_of(arrays, kind) == ENDS.tolist()
+
+
+@pytest.mark.parametrize(
+    ("count", "paired", "told"),
+    [(5, True, True), (4, True, False), (6, False, False), (9, False, True)],
+)
+def test_a_shift_needs_ends_enough_to_show_it(count: int, paired: bool, told: bool) -> None:
+    ends = np.arange(1, count + 1) * 30 - 1
+    arrays = with_ends(*[30] * count, rows=30 * count + 29)
+    arrays["observations"] = jumping(ends + 1, 30 * count + 29)
+    if paired:
+        following = np.concatenate([arrays["observations"][1:], np.zeros((1, 3))])
+        following[ends + 1] += 5
+        arrays["next_observations"] = following
+    assert ("shift" in findings(arrays)) == told
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_successors_that_drift_with_every_episode_are_found(sign: int) -> None:
+    """The file has T+1 observations an episode in one column, and T in the other."""
+    arrays = with_ends(*LENGTHS)
+    episode = np.repeat(np.arange(12), LENGTHS)
+    places = np.arange(ROWS) + 1 + sign * episode
+    inside = (places >= 0) & (places < ROWS)
+    arrays["next_observations"] = np.random.default_rng(3).normal(size=(ROWS, 3))
+    arrays["next_observations"][inside] = arrays["observations"][places[inside]]
+    found = findings(arrays)
+    assert "next-mismatch" not in found
+    assert found["growing-shift"].field == "next_observations"
+    assert rows_of(arrays, "growing-shift") == [
+        row for row in range(LENGTHS[0], ROWS) if row not in ENDS
+    ]
+
+
+def test_a_successor_is_the_next_observation_but_for_rounding() -> None:
+    arrays = sound()
+    spread = arrays["observations"].std(axis=0)
+    arrays["next_observations"] += 0.8e-3 * spread
+    assert "next-mismatch" not in findings(arrays)
+    arrays = sound()
+    arrays["next_observations"][30] += 1.5e-3 * spread * [0, 0, 1]
+    assert rows_of(arrays, "next-mismatch") == [30]
+
+
+def test_three_rows_are_enough_for_a_mismatch() -> None:
+    arrays = noise(3)
+    arrays["next_observations"] = np.concatenate([arrays["observations"][1:], np.zeros((1, 3))])
+    assert "next-mismatch" not in findings(arrays)
+    arrays["next_observations"][1] += 1
+    assert rows_of(arrays, "next-mismatch") == [1]
+
+
+def one_episode(rows: int) -> Arrays:
+    """Rewards that an action alone decides."""
+    arrays = noise(rows)
+    return arrays | {"rewards": arrays["actions"][:, 0] * 3}
+
+
+def test_a_delay_is_told_from_twenty_rows_a_feature() -> None:
+    for rows, told in ((161, False), (162, True)):  # the last two rows have no two after them
+        arrays = one_episode(rows)
+        assert "delayed-rewards" not in findings(arrays)
+        arrays["rewards"] = np.roll(arrays["rewards"], 1)
+        assert ("delayed-rewards" in findings(arrays)) == told
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.35, True), (0.75, False)])
+def test_a_delay_is_told_where_it_explains_half_of_the_rewards(share: float, told: bool) -> None:
+    arrays = one_episode(1000)
+    rewards = np.roll(arrays["rewards"], 1)
+    noisy = np.random.default_rng(4).normal(size=1000) * rewards.std()
+    arrays["rewards"] = np.sqrt(1 - share) * rewards + np.sqrt(share) * noisy
+    assert ("delayed-rewards" in findings(arrays)) == told
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rewards_that_fit_two_rows_alike_are_not_late(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    arrays = noise(400)
+    arrays["observations"] = np.cumsum(generator.normal(size=(400, 3)), axis=0)
+    arrays["rewards"] = arrays["observations"][:, 0] + generator.normal(size=400)
+    assert "delayed-rewards" not in findings(arrays)
+
+
+def test_episodes_of_two_rows_say_nothing_of_delays() -> None:
+    arrays = one_episode(800)
+    arrays["terminated"][1::2] = True
+    arrays["rewards"] = np.roll(arrays["rewards"], 1)
+    assert "delayed-rewards" not in findings(arrays)
+
+
+def test_late_actions_are_noticed_where_observations_are_bent() -> None:
+    arrays = noise(500)
+    states = [np.array([0.1, 0.5, -0.3])]
+    for action in arrays["actions"][:-1]:
+        states.append(np.clip(1 - 1.5 * states[-1] ** 2 + 0.5 * action[0], -1, 1))
+    arrays["observations"] = np.stack(states)
+    assert "shifted-actions" not in findings(arrays)
+    arrays["actions"] = np.roll(arrays["actions"], 1, axis=0)
+    assert "shifted-actions" in findings(arrays)
+
+
+# Bounds, discount, row numbers
+
+
 def test_the_horizon_is_that_of_the_discount() -> None:
     assert "long-horizon" in findings(sound(), discount=0.99)
     assert "long-horizon" not in findings(sound(), discount=0.9)
@@ -725,10 +875,20 @@ def test_bounds_decide_what_is_near_them() -> None:
 def test_rows_are_numbered_as_in_the_file() -> None:
     arrays = sound()
     arrays["rewards"][77] = -1e9
+    arrays["observations"][5] = np.nan
     moved = replace(columns(arrays), rows=np.arange(ROWS)[::-1].copy())
-    finding = next(f for f in examine(moved) if f.kind == "outlier")
-    assert finding.rows is not None
-    assert finding.rows.tolist() == [ROWS - 78]
+    found = {f.kind: f.rows for f in examine(moved)}
+    assert found["outlier"] is not None
+    assert found["outlier"].tolist() == [ROWS - 78]
+    assert found["not-finite"] is not None
+    assert found["not-finite"].tolist() == [ROWS - 6]
+    assert "next-mismatch" not in found
+    mended = repair(moved)
+    assert mended.rows is not None
+    assert mended.rows.tolist() == [row for row in range(ROWS)[::-1] if row != ROWS - 6]
+    mended = repair(columns(arrays))
+    assert mended.rows is not None
+    assert mended.rows.tolist() == [row for row in range(ROWS) if row != 5]
 
 
 def test_every_check_was_given_something_to_find() -> None:
@@ -802,6 +962,20 @@ def test_an_episode_that_differs_in_one_number_is_no_copy(field: str) -> None:
         np.testing.assert_array_equal(mended[name], arrays[name])
     an_episode_twice(arrays)  # this one is, of the first
     assert len(repair(columns(arrays)).arrays["rewards"]) == ROWS + 60
+
+
+def test_a_batch_that_knows_no_limits_is_cut_only_where_rows_go() -> None:
+    for bad in (7, 12):  # within an episode, after its end
+        arrays = with_ends(5, 7, rows=20)
+        arrays["rewards"][bad] = np.nan
+        mended = repair(columns(arrays)).arrays
+        kept = [row for row in range(20) if row != bad]
+        np.testing.assert_allclose(mended["observations"], arrays["observations"][kept], rtol=1e-6)
+        cut = [row for row in kept if row == bad - 1 and not arrays["terminated"][row]]
+        assert np.flatnonzero(mended["truncated"]).tolist() == cut
+        assert mended["terminated"].tolist() == arrays["terminated"][kept].tolist()
+    whole = repair(columns(with_ends(5, 7, rows=20))).arrays
+    assert not whole["truncated"].any()
 
 
 def test_a_sound_batch_is_left_as_it_is() -> None:
