@@ -15,7 +15,7 @@ import bcq
 from bcq.dataset import ActionBounds, Columns, Dataset, Provenance
 from bcq.errors import InputError
 from bcq.formats import Hints, convert, read, tables
-from bcq.formats.mapping import parse_columns
+from bcq.formats.mapping import USUAL_NAMES, find_columns, parse_columns
 from refusals import refusal
 
 LENGTHS = (5, 1, 8, 1, 12, 3)  # rows of each episode
@@ -232,6 +232,55 @@ def test_patterns_take_columns_in_the_order_of_the_file(path: Path) -> None:
     write(path, table())
     dataset = bcq.load(path, columns={"observations": ["obs_1", "obs_[0]"]})
     np.testing.assert_array_equal(dataset.observations[:, ::-1], expected(table()).observations)
+
+
+# Under which names columns are found without being asked for.
+KNOWN = {
+    "episode": "episode episode_id trajectory trajectory_id",
+    "step": "step timestep time timestamp t",
+    "observations": "observations observation obs states state",
+    "actions": "actions action acts act",
+    "rewards": "rewards reward rews rew",
+    "next_observations": "next_observations next_observation next_obs next_states",
+    "terminated": "terminated terminals terminal terminations",
+    "truncated": "truncated timeouts timeout truncations time_out",
+    "qpos": "qpos",
+    "qvel": "qvel",
+}
+MATRICES = ("observations", "actions", "next_observations", "qpos", "qvel")
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_usual_names_are_known(name: str) -> None:
+    others = {other: [words.split()[0]] for other, words in KNOWN.items() if other != name}
+    present = [words[0] for words in others.values()]
+    for usual in KNOWN[name].split():
+        assert find_columns({}, USUAL_NAMES, [*present, usual])[name] == (usual,)
+        found = find_columns({}, tables.TABLE_NAMES, [*present, usual])
+        assert found == {other: tuple(names) for other, names in others.items()} | {name: (usual,)}
+        if name in MATRICES:
+            numbered = (f"{usual}_0", f"{usual}_1")
+            found = find_columns({}, tables.TABLE_NAMES, [usual, *numbered])
+            assert found[name] == numbered
+
+
+def test_the_first_usual_name_that_is_there_is_taken() -> None:
+    found = find_columns({}, USUAL_NAMES, ["rew", "t", "reward", "step"])
+    assert found == {"rewards": ("reward",), "step": ("step",)}
+    assert find_columns({"step": ["t"]}, USUAL_NAMES, ["t", "step"]) == {"step": ("t",)}
+
+
+def test_a_mapping_file_has_a_largest_size(tmp_path: Path) -> None:
+    path = tmp_path / "map.json"
+    path.write_text('{"rewards": "gain"}'.ljust(2**20))
+    assert parse_columns([str(path)]) == {"rewards": ("gain",)}
+    path.write_text('{"rewards": "gain"}'.ljust(2**20 + 1))
+    with pytest.raises(InputError, match="is too large for a mapping file"):
+        parse_columns([str(path)])
+
+
+def test_a_column_may_have_an_equals_sign_in_its_name() -> None:
+    assert parse_columns(["rewards=a=b"]) == {"rewards": ("a=b",)}
 
 
 @pytest.mark.parametrize(
