@@ -677,7 +677,7 @@ def test_a_value_ten_times_as_far_out_as_all_others_is_told(
 
 def test_one_in_a_hundred_values_may_be_outliers() -> None:
     rewards = np.resize([0.0, 1.0], 600)
-    rewards[:6] = 1e6
+    rewards[:6] = [3e6, 1e6, 2e6, 1e6, 4e6, 2e6]
     assert rows_of(noise(600, rewards=rewards), "outlier") == [0, 1, 2, 3, 4, 5]
     rewards[:12] = 1e6  # no fault, but what the rewards are like
     assert "outlier" not in findings(noise(600, rewards=rewards))
@@ -789,6 +789,18 @@ def test_successors_that_drift_with_every_episode_are_found(sign: int) -> None:
     assert rows_of(arrays, "growing-shift") == [
         row for row in range(LENGTHS[0], ROWS) if row not in ENDS
     ]
+
+
+def test_successors_that_fit_are_believed_rather_than_leaps() -> None:
+    ends = np.cumsum(LENGTHS[:11]) - 1
+    arrays = with_ends(*LENGTHS)
+    arrays["observations"] = jumping(ends + 1, ROWS)  # as if ends came a row too early
+    assert "shift" in findings(arrays)
+    arrays["next_observations"] = np.concatenate([arrays["observations"][1:], np.zeros((1, 3))])
+    arrays["next_observations"][ends] += 5
+    assert not {"shift", "next-mismatch"} & findings(arrays).keys()
+    arrays["next_observations"][ends[1:]] -= 5  # one end that is a break is enough
+    assert not {"shift", "next-mismatch"} & findings(arrays).keys()
 
 
 def test_a_successor_is_the_next_observation_but_for_rounding() -> None:
