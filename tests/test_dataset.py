@@ -161,6 +161,7 @@ def test_an_error_has_its_kind_and_its_remedy(
     assert [(finding.kind, finding.severity) for finding in found] == [(kind, "error")]
     assert remedy in found[0].remedy
     assert found[0].why
+    assert found[0].field in change
 
 
 def test_several_problems_of_one_kind_are_counted() -> None:
@@ -171,7 +172,7 @@ def test_several_problems_of_one_kind_are_counted() -> None:
 
 
 @pytest.mark.parametrize("name", ["terminated", "truncated"])
-@pytest.mark.parametrize("value", [2, -1, 0.5])
+@pytest.mark.parametrize("value", [2, -1, 0.5, 1 + 1e-9])
 def test_flags_other_than_0_and_1_are_refused_with_their_row(name: str, value: float) -> None:
     flags = np.zeros(ROWS)
     flags[17] = value
