@@ -86,8 +86,7 @@ class Evidence:
 
     def same(self, one: Floats, other: Floats) -> Flags:
         """Row by row, whether two observations are one but for rounding."""
-        with np.errstate(over="ignore"):
-            return (np.abs(one - other) <= (SAME * self.spread).astype(np.float32)).all(axis=1)
+        return (np.abs(one - other) <= (SAME * self.spread).astype(np.float32)).all(axis=1)
 
 
 Advice = Callable[[Evidence], Iterator[Finding]]
@@ -423,7 +422,7 @@ def flat_rewards(batch: Evidence) -> Iterator[Finding]:
 def far_from_bounds(batch: Evidence) -> Iterator[Finding]:
     """Actions that use a small part of their range are on another scale, or the bounds are."""
     reach = np.abs(batch.bounds.normalise(batch.actions)).max(axis=0)
-    moving = (np.ptp(batch.actions, axis=0) > 0) & (batch.bounds.half_width > 0)
+    moving = np.ptp(batch.actions, axis=0) > 0
     small = np.flatnonzero(moving & (reach < 0.5))
     if len(small):
         yield Finding(
@@ -446,7 +445,7 @@ def discrete_actions(batch: Evidence) -> Iterator[Finding]:
         for i, column in enumerate(sample.T)
         if np.ptp(column) > 0
         and len(column) >= 100
-        and (len(np.unique(column)) <= 16 or (np.ptp(column) > 1 and (column % 1 == 0).all()))
+        and (len(np.unique(column)) <= 16 or (column % 1 == 0).all())
     ]
     if few:
         yield Finding(
@@ -615,9 +614,10 @@ def examine(
         arrays, kept = without(arrays, bad)
         evidence = evidence_of(columns, arrays, bounds, discount)
         advice: list[Finding] = []
-        for check in ADVICE if len(kept) else ():
-            interruption.check()
-            advice += check(evidence)
+        with np.errstate(over="ignore", invalid="ignore"):  # differences of the largest numbers
+            for check in ADVICE if len(kept) else ():
+                interruption.check()
+                advice += check(evidence)
         found += [columns.in_file(replace(f, rows=kept[f.rows])) for f in advice]
     return sorted((*found, *columns.findings), key=lambda f: SEVERITIES.index(f.severity))
 
