@@ -9,17 +9,24 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import h5py
 import jax
 import numpy as np
 import pytest
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes
 
 import bcq
 from bcq.algorithms import ALGORITHMS
+from bcq.cli import application as cli
 from bcq.cli.application import main
+from bcq.cli.training import as_lines
+from bcq.cli.verbs import beside
+from bcq.paper import reproduce
 from bcq.runs.recording import Schedule
+from bcq.system.errors import InterruptionError
 from conftest import ROWS, BatchFile
 
 TINY = (
@@ -496,3 +503,181 @@ def test_the_installed_command_prints_one_line_and_fails(tmp_path: Path) -> None
     assert answer.stderr == "bcq: missing.hdf5: no such file\n"
     assert answer.stdout == ""
     assert list(tmp_path.iterdir()) == []
+
+
+# What is not given
+
+
+def parsed(*arguments: str) -> Any:
+    """The command that these arguments make, not yet obeyed."""
+    return cli.application(arguments).cli(
+        prog="bcq", args=arguments, config=(OmitArgPrefixes, FlagCreatePairsOff)
+    )
+
+
+OUT = ("--env", "Hopper-v5", "--out", "a.hdf5")
+FIXED = {"seed": 0, "quiet": False}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (
+            ("collect", "final-buffer", *OUT),
+            FIXED | {"transitions": 1_000_000, "noise": 0.5, "recipe": "final-buffer", "keep": 1},
+        ),
+        (
+            ("collect", "concurrent", *OUT),
+            FIXED | {"transitions": 1_000_000, "noise": 0.1, "recipe": "concurrent"},
+        ),
+        (("collect", "imitation", *OUT), FIXED | {"transitions": 1_000_000, "policy": "0"}),
+        (
+            ("collect", "imperfect", *OUT),
+            FIXED
+            | {"transitions": 100_000, "policy": "0", "noise": 0.3, "random_probability": 0.3},
+        ),
+        (("collect", "random", *OUT), FIXED | {"transitions": 5_000}),
+        (
+            ("experts", "train", "--env", "Hopper-v5"),
+            {"seeds": "0..14", "keep": 5, "steps": 1_000_000, "longest": 0, "quiet": False}
+            | {"out": Path("runs/experts")},
+        ),
+        (
+            ("evaluate", "run"),
+            FIXED
+            | {"run": Path("run"), "env": None, "episodes": 10, "data": None}
+            | {"values": False, "meter": False, "json": False},
+        ),
+        (
+            ("inspect", "a.csv"),
+            {"data": Path("a.csv"), "env": None, "fix": None, "picture": None, "json": False},
+        ),
+        (("demo", "pendulum"), FIXED | {"out": Path("runs/demo-pendulum"), "steps": 8_000}),
+        (("demo", "cheetah"), FIXED | {"out": Path("runs/demo-cheetah"), "steps": 15_000}),
+        (("theory",), FIXED | {"out": Path("runs/theory")}),
+        (
+            ("reproduce",),
+            {"experiments": (), "preset": "quick", "env": (), "out": None, "quiet": False}
+            | {"dry_run": False, "check": False},
+        ),
+        (
+            ("train", "bc", "--data", "a.csv"),
+            {"data": Path("a.csv"), "out": None, "resume": False, "quiet": False},
+        ),
+    ],
+)
+def test_what_is_not_given_is_as_the_paper_or_usual(
+    arguments: tuple[str, ...], expected: dict[str, Any]
+) -> None:
+    command = parsed(*arguments)
+    assert {name: getattr(command, name) for name in expected} == expected
+
+
+def test_what_is_known_of_a_log_reaches_its_reader() -> None:
+    given = ("--columns", "rewards=r", "--action-low", "-1", "--action-high", "2")
+    reading = parsed("inspect", "a.csv", *given).reading
+    hints = reading.hints("Pendulum-v1")
+    assert (hints.columns, hints.environment) == ({"rewards": ("r",)}, "Pendulum-v1")
+    assert (hints.action_low, hints.action_high, hints.action_margin) == ((-1.0,), (2.0,), None)
+    hints = parsed("inspect", "a.csv", "--action-margin", "0.5").reading.hints()
+    assert (hints.columns, hints.environment, hints.action_margin) == ({}, None, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("options", "function", "out"),
+    [
+        ((), "reproduce", "runs/reproduce-smoke"),
+        (("--dry-run",), "dry_run", "runs/reproduce-smoke"),
+        (("--check",), "show", "runs/reproduce-smoke"),
+        (("--check", "--out", "here"), "show", "here"),
+    ],
+)
+def test_reproduce_runs_or_lists_or_judges(
+    options: tuple[str, ...], function: str, out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[tuple[Any, ...]] = []
+    for name in ("reproduce", "dry_run", "show"):
+        monkeypatch.setattr(reproduce, name, lambda *given, name=name: called.append((name, given)))
+    parsed("reproduce", "theory", "--preset", "smoke", "--env", "Hopper-v5", *options)()
+    plan = () if function == "show" else ("smoke", ("theory",), ("Hopper-v5",))
+    assert called == [(function, (*plan, Path(out)))]
+
+
+# What goes wrong inside
+
+
+def obeyed(failure: BaseException, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """How the command ends whose verb fails so."""
+
+    def fail() -> None:
+        raise failure
+
+    monkeypatch.setattr(cli, "application", lambda _: SimpleNamespace(cli=lambda **_: fail))
+    with pytest.raises(SystemExit) as caught:
+        main(["verb"])
+    return caught.value.code
+
+
+@pytest.mark.parametrize(
+    ("failure", "words"),
+    [
+        (bcq.InputError("a\nb: is no file"), "bcq: a\\nb: is no file"),
+        (bcq.BCQError("two\nlines"), "bcq: two\nlines"),
+        (OSError(28, "No space left", "there"), "bcq: there: No space left"),
+        (OSError(28, "No space left"), "bcq: a file: No space left"),
+        (OSError("for no reason"), "bcq: a file: for no reason"),
+        (OSError(36, "Too long", "x" * 999), f"bcq: {'x' * 200}: Too long"),
+        (
+            MemoryError("of 9\nGiB"),
+            "bcq: memory is exhausted: give it less to do at a time (of 9)",
+        ),
+        (MemoryError(), "bcq: memory is exhausted: give it less to do at a time (MemoryError)"),
+        (
+            jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: much"),
+            "bcq: memory is exhausted: give it less to do at a time (RESOURCE_EXHAUSTED: much)",
+        ),
+    ],
+)
+def test_a_failure_is_told_in_words(
+    failure: BaseException, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert obeyed(failure, monkeypatch) == words
+
+
+def test_a_failure_of_the_compiler_is_not_taken_for_a_lack_of_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(jax.errors.JaxRuntimeError):
+        obeyed(jax.errors.JaxRuntimeError("INTERNAL: error"), monkeypatch)
+
+
+def test_an_interruption_without_a_signal_ends_as_ctrl_c_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert obeyed(KeyboardInterrupt(), monkeypatch) == 130
+    nothing = "bcq: stopped; nothing was saved; the same command begins anew\n"
+    assert capsys.readouterr().err == nothing
+    assert obeyed(InterruptionError("half is saved"), monkeypatch) == 130
+    assert capsys.readouterr().err == "bcq: stopped; half is saved\n"
+
+
+def test_what_is_too_large_is_what_was_given() -> None:
+    data = ("train", "bcq", "--data", "a.csv")
+    assert cli.too_large(parsed(*data)) == "the batch, or the networks, is too large"
+    named = cli.too_large(parsed(*data, "--batch-size", "999", "--hidden-sizes", "7", "8"))
+    assert named.endswith(" is too large")
+    assert "--batch-size 999" in named
+    assert "--hidden-sizes (7, 8)" in named
+    assert "--vae" not in named
+
+
+def test_figures_are_said_one_a_line() -> None:
+    figures = {"step": 12345, "mean_error": 0.123456, "interval": [1.0, 2.34567], "name": "x"}
+    lines = [" ".join(line.split()) for line in as_lines(figures).splitlines()]
+    assert lines == ["step 12345", "mean error 0.1235", "interval 1 to 2.346", "name x"]
+
+
+def test_what_is_made_of_a_batch_lies_beside_it_or_here() -> None:
+    assert beside(Path("there/log.csv")) == Path("there/log.csv")
+    assert beside(Path("minari:space/log-v0")) == Path("log-v0")
+    assert beside(Path("minari:log-v0")) == Path("log-v0")

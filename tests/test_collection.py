@@ -39,6 +39,7 @@ from bcq.simulation.environments import Environment, make, task_of
 from bcq.simulation.rollouts import lockstep
 from bcq.system.errors import InputError
 from bcq.system.seeds import Role, derive, reset_seed
+from bcq.training import policy as policies
 from bcq.training.policy import Policy
 from kill_and_resume_collection import Instant, Workshop, differing
 from short_task import HALF_WIDTH, HIGH, LIMIT, LOW, NAME
@@ -211,7 +212,7 @@ def test_demonstrations_compile_once_for_a_wave_and_close_its_environments(
         sizes.add(len(observations))
         return original(learner, observations, *others)
 
-    monkeypatch.setattr("bcq.training.policy.act_in_rows", watched)
+    monkeypatch.setattr("bcq.training.loop.policy.act_in_rows", watched)
     monkeypatch.setattr(short_task.ShortTask, "close", lambda env: closed.append(id(env)))
     collect(imitation(expert(NAME), transitions=200))
     assert sizes == {WAVE}

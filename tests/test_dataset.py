@@ -1,5 +1,6 @@
 """What a batch is: its checks, its pairing of rows, its bounds, its episodes."""
 
+import json
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from bcq.data.bounds import ActionBounds
+from bcq.data.bounds import ActionBounds, TaskSpec
+from bcq.data.checks import errors
 from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
 from bcq.system.errors import InputError
@@ -127,6 +129,44 @@ def test_a_value_that_is_not_finite_is_named_with_its_row(name: str, value: floa
     assert f"one of {2 * int(np.prod(width))} values" in message
 
 
+def test_findings_are_numbered_as_the_rows_of_the_file() -> None:
+    rewards = np.zeros(ROWS)
+    rewards[[3, 5]] = np.nan
+    batch = replace(columns(rewards=rewards), rows=np.arange(ROWS)[::-1])
+    finding = errors(batch, None)[0]
+    assert finding.rows is not None
+    assert finding.rows.tolist() == [ROWS - 6, ROWS - 4]
+    assert (finding.severity, finding.kind) == ("error", "not-finite")
+    assert f"rewards, row {ROWS - 6}: is nan" in refusal(batch)
+    assert "2 dimensions" in refusal(replace(columns(), rows=np.arange(ROWS)), box([-1], [1]))
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "remedy"),
+    [
+        ({"rewards": None}, "missing-field", "(it holds observations, actions, "),
+        ({"rewards": np.full(ROWS, "a")}, "not-numbers", "float32"),
+        ({"rewards": np.zeros((ROWS, 2))}, "wrong-shape", "it must be (transitions,)"),
+        ({"actions": np.zeros(ROWS)}, "wrong-shape", "it must be (transitions, size)"),
+        ({"actions": np.zeros((ROWS, 0))}, "wrong-shape", "at least one number"),
+        ({"next_observations": np.zeros((ROWS, 4))}, "wrong-shape", "match the observations' (3,)"),
+        ({"rewards": np.zeros(3)}, "different-lengths", "one row a transition"),
+        ({"rewards": np.full(ROWS, np.nan)}, "not-finite", "remove or repair"),
+        ({"terminated": np.full(ROWS, 2)}, "not-a-flag", "0 or 1"),
+        ({"actions": np.full((ROWS, 2), 2.0)}, "out-of-bounds", "--action-margin"),
+        ({"actions": np.zeros((ROWS, 3))}, "out-of-bounds", "as many bounds as dimensions"),
+    ],
+)
+def test_an_error_has_its_kind_and_its_remedy(
+    change: dict[str, Any], kind: str, remedy: str
+) -> None:
+    found = errors(columns(**change), box([-1, -1], [1, 1]))
+    assert [(finding.kind, finding.severity) for finding in found] == [(kind, "error")]
+    assert remedy in found[0].remedy
+    assert found[0].why
+    assert found[0].field in change
+
+
 def test_several_problems_of_one_kind_are_counted() -> None:
     bad = np.full(ROWS, np.nan)
     message = refusal(columns(rewards=bad, terminated=bad))
@@ -135,7 +175,7 @@ def test_several_problems_of_one_kind_are_counted() -> None:
 
 
 @pytest.mark.parametrize("name", ["terminated", "truncated"])
-@pytest.mark.parametrize("value", [2, -1, 0.5])
+@pytest.mark.parametrize("value", [2, -1, 0.5, 1 + 1e-9])
 def test_flags_other_than_0_and_1_are_refused_with_their_row(name: str, value: float) -> None:
     flags = np.zeros(ROWS)
     flags[17] = value
@@ -201,8 +241,8 @@ def test_each_dimension_has_its_own_bounds() -> None:
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_rounding_at_a_bound_is_tolerated_and_no_more(sign: int) -> None:
     half_width = 0.4
-    just_beyond = np.full((ROWS, 2), sign * half_width * (1 + 5e-6))
-    too_far = np.full((ROWS, 2), sign * half_width * (1 + 5e-5))
+    just_beyond = np.full((ROWS, 2), sign * half_width * (1 + 8e-6))
+    too_far = np.full((ROWS, 2), sign * half_width * (1 + 1.5e-5))
     bounds = box([-half_width] * 2, [half_width] * 2)
     Dataset.from_columns(columns(actions=just_beyond), bounds)
     refusal(columns(actions=too_far), bounds)
@@ -247,6 +287,8 @@ def test_bounds_of_another_size_are_refused() -> None:
         ([-np.inf], [1.0]),
         ([0.0], [np.nan]),
         ([-1e39], [1.0]),
+        ([-np.inf, -1.0], [np.inf, 1.0]),
+        ([np.inf], [np.inf]),
         ([-3e38], [3e38]),  # the width is beyond float32
         ([1.0], [0.5]),
         ([-1.0, 2.0], [1.0, -2.0]),
@@ -257,6 +299,11 @@ def test_impossible_bounds_are_refused_in_one_line(low: list[float], high: list[
     with pytest.raises(InputError, match="action bounds") as caught:
         box(low, high)
     assert "\n" not in str(caught.value)
+
+
+def test_bounds_the_wrong_way_round_are_named_by_their_dimension() -> None:
+    with pytest.raises(InputError, match=r"low 2.0 is above high -2.0 in dimension 2"):
+        box([-1, 0, 2], [1, 0, -2])
 
 
 @st.composite
@@ -320,9 +367,49 @@ def test_bounds_of_the_data_have_their_margin_and_keep_constants() -> None:
     bounds = ActionBounds.of_data(np.array([-2.0, 0.0, 3.0]), np.array([2.0, 10.0, 3.0]), 0.05)
     np.testing.assert_allclose(bounds.low, [-2.2, -0.5, 3])
     np.testing.assert_allclose(bounds.high, [2.2, 10.5, 3])
+    assert ActionBounds.of_data(np.zeros(1), np.ones(1), 0).high.tolist() == [1]
     for margin in (-0.1, np.nan, np.inf):
         with pytest.raises(InputError, match="action_margin"):
             ActionBounds.of_data(np.zeros(1), np.ones(1), margin)
+
+
+# What a policy knows of its task
+
+
+def test_a_task_survives_a_file() -> None:
+    task = Dataset.from_columns(columns(), box([-2, -1], [1, 3])).task
+    assert (task.observation_size, task.action_size) == (3, 2)
+    stored = json.loads(json.dumps(task.as_json()))
+    assert stored == {"observation_size": 3, "action_low": [-2, -1], "action_high": [1, 3]}
+    again = TaskSpec.from_json(stored)
+    assert (again.observation_size, again.action_size) == (3, 2)
+    np.testing.assert_array_equal(again.bounds.low, [-2, -1])
+    np.testing.assert_array_equal(again.bounds.high, [1, 3])
+    smallest = TaskSpec.from_json({"observation_size": 1, "action_low": [0], "action_high": [1]})
+    assert (smallest.observation_size, smallest.action_size) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"observation_size": 0},
+        {"observation_size": 2.0},
+        {"observation_size": True},
+        {"observation_size": None},
+        {"action_low": [], "action_high": []},
+        {"action_low": [2]},
+        {"action_low": None},
+        {"action_high": [{}]},
+        {"action_high": "high"},
+    ],
+)
+def test_what_is_no_task_is_a_value_error(change: dict[str, Any]) -> None:
+    stored = {"observation_size": 2, "action_low": [-1], "action_high": [1]}
+    with pytest.raises(ValueError, match=r"task|could not convert"):
+        TaskSpec.from_json(stored | change)
+    for name in change:
+        with pytest.raises(ValueError, match="task"):
+            TaskSpec.from_json({n: value for n, value in stored.items() if n != name})
 
 
 # Next observations from the following row

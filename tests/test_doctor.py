@@ -411,26 +411,469 @@ def in_one_piece(arrays: Arrays) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("inject", "kind"),
+    ("inject", "kind", "field"),
     [
-        (limit_reached_with_both_flags, "both-flags"),
-        (constant_observation, "constant-column"),
-        (duplicate_observation, "duplicate-column"),
-        (unfinished, "unfinished-tail"),
-        (short, "one-step-episode"),
-        (in_one_piece, "no-end"),
-        (lambda arrays: list(range(len(arrays["rewards"]))), "few-transitions"),
-        (lambda _: [int(ENDS[np.argmax(LENGTHS)])], "long-horizon"),
+        (limit_reached_with_both_flags, "both-flags", "truncated"),
+        (constant_observation, "constant-column", "observations"),
+        (duplicate_observation, "duplicate-column", "observations"),
+        (unfinished, "unfinished-tail", "terminated"),
+        (short, "one-step-episode", "terminated"),
+        (in_one_piece, "no-end", "terminated"),
+        (lambda arrays: list(range(len(arrays["rewards"]))), "few-transitions", "rows"),
+        (lambda _: [int(ENDS[np.argmax(LENGTHS)])], "long-horizon", "episodes"),
     ],
 )
-def test_what_clean_data_shows_is_a_note(inject: Callable[[Arrays], list[int]], kind: str) -> None:
+def test_what_clean_data_shows_is_a_note(
+    inject: Callable[[Arrays], list[int]], kind: str, field: str
+) -> None:
     arrays = sound()
     rows = inject(arrays)
     found = examine(columns(arrays))
     assert worse_than_a_note(found) == []
     finding = next(f for f in found if f.kind == kind)
+    assert finding.field == field
     assert finding.rows is not None
     assert finding.rows.tolist() == rows
+
+
+# Where a fault begins: just below nothing is said
+
+
+def noise(rows: int, **changes: Any) -> Arrays:
+    """Rows without any order or end, with some columns changed."""
+    generator = np.random.default_rng(0)
+    return {
+        "observations": generator.normal(size=(rows, 3)),
+        "actions": generator.uniform(-1, 1, (rows, 2)),
+        "rewards": generator.normal(size=rows),
+        "terminated": np.zeros(rows, bool),
+    } | changes
+
+
+def with_ends(*lengths: int, rows: int = 0) -> Arrays:
+    """Noise in episodes of these lengths, all of them terminated, and perhaps more rows."""
+    rows = max(rows, sum(lengths))
+    return noise(rows, terminated=np.isin(np.arange(rows), np.cumsum(lengths) - 1))
+
+
+def severity(arrays: Arrays, kind: str, **options: Any) -> str | None:
+    found = findings(arrays, **options)
+    return found[kind].severity if kind in found else None
+
+
+def rows_of(arrays: Arrays, kind: str, **options: Any) -> list[int]:
+    rows = findings(arrays, **options)[kind].rows
+    assert rows is not None
+    return rows.tolist()
+
+
+def in_column(width: int, column: int, values: NDArray[Any]) -> NDArray[Any]:
+    """Noise with one column of its own."""
+    table = np.random.default_rng(1).uniform(-1, 1, (len(values), width))
+    table[:, column] = values
+    return table
+
+
+def test_a_thousand_transitions_are_not_few() -> None:
+    assert severity(noise(999), "few-transitions") == "note"
+    assert severity(noise(1000), "few-transitions") is None
+
+
+def test_an_end_is_missed_where_no_usual_time_limit_is_as_long() -> None:
+    assert severity(noise(1000), "no-end") == "note"
+    assert severity(noise(1001), "no-end") == "warning"
+
+
+def test_an_episode_as_long_as_the_horizon_is_long_enough() -> None:
+    assert rows_of(with_ends(3, 2, 3, rows=30), "long-horizon", discount=0.75) == [2, 7]
+    assert severity(with_ends(3, 4, 3), "long-horizon", discount=0.75) is None
+    assert severity(with_ends(3, 4, 3), "long-horizon", discount=1) == "note"
+    assert severity(noise(30), "long-horizon", discount=1) is None
+
+
+def test_flags_are_inverted_where_most_of_ten_rows_end_an_episode() -> None:
+    assert rows_of(with_ends(2, *[1] * 4, 3, rows=10), "flags-inverted") == [1, 2, 3, 4, 5, 8]
+    half = with_ends(*[1] * 4, 3, rows=10)
+    assert "flags-inverted" not in findings(half)
+    assert rows_of(half, "one-step-episode") == [0, 1, 2, 3]
+    few = with_ends(*[1] * 9)
+    assert "flags-inverted" not in findings(few)
+    assert rows_of(few, "one-step-episode") == list(range(9))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "told"),
+    [
+        ([2] * 5, True),
+        ([2] * 4, False),
+        ([1] * 5, False),
+        ([20] * 5 + [7] * 20, True),
+        ([20] * 5 + [7] * 21, False),  # of more than 25
+        ([19] * 5 + [7] * 20, False),
+        ([20] * 4 + [7] * 2, False),
+        ([20] * 6 + [7] * 24, True),
+    ],
+)
+def test_a_limit_is_suspected_where_many_end_at_the_longest(lengths: list[int], told: bool) -> None:
+    arrays = with_ends(*lengths)
+    assert severity(arrays, "disguised-time-limit") == ("warning" if told else None)
+    if told:
+        ends = np.cumsum(lengths) - 1
+        longest = [end for end, n in zip(ends, lengths, strict=True) if n == max(lengths)]
+        assert rows_of(arrays, "disguised-time-limit") == longest
+    arrays["truncated"] = np.arange(sum(lengths)) == 1  # whoever logged it knows of limits
+    assert "disguised-time-limit" not in findings(arrays)
+
+
+def test_both_flags_are_a_slip_where_one_of_them_is_before_the_limit() -> None:
+    arrays = with_ends(3, 5, 2, 5)
+    both = arrays | {"truncated": np.isin(np.arange(15), [7, 14])}
+    assert severity(both, "both-flags") == "note"
+    assert rows_of(both, "both-flags") == [7, 14]
+    slip = arrays | {"truncated": np.isin(np.arange(15), [7, 9])}
+    assert severity(slip, "both-flags") == "warning"
+
+
+def test_two_rows_are_enough_to_be_constant() -> None:
+    same = noise(2, actions=np.full((2, 2), 0.5), rewards=np.full(2, 3.0))
+    assert severity(same, "constant-column") == "warning"
+    assert severity(same, "constant-rewards") == "warning"
+    assert severity(same | {"terminated": np.array([0, 1])}, "constant-rewards") == "note"
+    one = {name: values[:1] for name, values in same.items()}
+    assert not {"constant-column", "constant-rewards"} & findings(one).keys()
+
+
+def test_constant_columns_are_no_copies_and_copies_may_hardly_vary() -> None:
+    arrays = noise(30)
+    arrays["actions"][:] = 0.5
+    assert "duplicate-column" not in findings(arrays)
+    arrays["actions"][:] = np.linspace(0.5, 0.6, 30)[:, None]
+    assert findings(arrays)["duplicate-column"].problem == "column 1 repeats another column"
+
+
+def test_many_columns_are_named_in_short() -> None:
+    arrays = noise(30)
+    for count, words in (
+        (1, "column 0 never"),
+        (2, "columns 0, 1 never"),
+        (8, "columns 0, 1, 2, 3, 4, 5, 6, 7 never"),
+        (9, "columns 0, 1, 2, 3, 4, 5, 6, 7 and 1 more never"),
+        (10, "columns 0, 1, 2, 3, 4, 5, 6, 7 and 2 more never"),
+    ):
+        arrays["observations"] = np.full((30, count), 2.0)
+        assert findings(arrays)["constant-column"].problem.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("reach", "expected"),
+    [
+        ([0.5, 0.9], None),
+        ([0.9, 0.4375], "note"),
+        ([0.4375, 0.05], "warning"),
+        ([0.4375, 0.3], "note"),
+        ([0.0, 0.9], None),  # a constant is told of elsewhere
+        ([0.9, 0.15], "note"),
+    ],
+)
+def test_actions_that_use_less_than_half_of_their_range_are_told(
+    reach: list[float], expected: str | None
+) -> None:
+    actions = np.linspace(-1, 1, 41)[:, None] * reach
+    assert severity(noise(41, actions=actions), "far-from-bounds") == expected
+    one_sided = np.abs(actions) * -1
+    assert severity(noise(41, actions=one_sided), "far-from-bounds") == expected
+
+
+def test_actions_on_a_tenth_of_their_range_are_noted() -> None:
+    actions = np.linspace(-1, 1, 41)[:, None] * [1, 1]
+    arrays = noise(41, actions=actions)
+    assert severity(arrays, "far-from-bounds", bounds=bounds(10)) == "note"
+    assert severity(arrays, "far-from-bounds", bounds=bounds(10.5)) == "warning"
+
+
+def bounds(width: float) -> ActionBounds:
+    return ActionBounds(np.full(2, -width), np.full(2, width))
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (np.arange(160) % 16 / 16, True),
+        (np.arange(170) % 17 / 17, False),
+        (np.arange(99) % 16 / 16, False),
+        (np.arange(100) % 16 / 16, True),
+        (np.arange(170) % 17, True),
+        (np.arange(170) % 17 + 0.5 * (np.arange(170) == 3), False),
+        (np.zeros(160), False),
+    ],
+)
+def test_actions_of_few_values_or_whole_numbers_are_told(values: NDArray[Any], told: bool) -> None:
+    arrays = noise(len(values), actions=in_column(2, 1, values))
+    found = findings(arrays, bounds=bounds(20))
+    assert ("discrete-actions" in found) == told
+    if told:
+        count = len(set(values.tolist()))
+        problem = f"column 1 takes only {count} values"
+        assert found["discrete-actions"].problem == problem
+
+
+@pytest.mark.parametrize(("ratio", "told"), [(1.5e6, True), (0.7e6, False)])
+def test_scales_a_million_apart_are_told(ratio: float, told: bool) -> None:
+    waves = np.resize([-1.0, 1.0], 40)
+    scales = np.array([0.0, 3.0, 3.0 * ratio, 30.0])
+    found = findings(noise(40, observations=waves[:, None] * scales))
+    assert ("unequal-scales" in found) == told
+    if told:
+        words = "column 2 varies by 4.5e+06, column 1 by 3"
+        assert found["unequal-scales"].problem == words
+
+
+@pytest.mark.parametrize(
+    ("mean", "spread", "kind"),
+    [
+        (12, 0.5, "far-from-zero"),
+        (-12, 0.5, "far-from-zero"),
+        (12, 2.2, "far-from-zero"),
+        (12, 2.6, None),
+        (9, 0.5, None),
+        (50, 0, None),
+        (0.7e5, 1, "far-from-zero"),
+        (1.5e5, 1, "lost-precision"),
+    ],
+)
+def test_a_column_is_far_from_zero_at_ten_and_at_five_spreads(
+    mean: float, spread: float, kind: str | None
+) -> None:
+    values = mean + np.resize([-spread, spread], 40)
+    arrays = noise(40, observations=in_column(3, 1, values))
+    found = findings(arrays)
+    kinds = {"far-from-zero", "lost-precision"} & found.keys()
+    assert kinds == ({kind} if kind else set())
+    if kind:
+        assert found[kind].problem.startswith("column 1 ")
+        assert (found[kind].severity, found[kind].field) == ("warning", "observations")
+        assert rows_of(arrays, kind) == list(range(40))
+
+
+@pytest.mark.parametrize("field", ["observations", "rewards"])
+@pytest.mark.parametrize(
+    ("value", "told"), [(115.0, True), (108.0, False), (85.0, True), (92.0, False)]
+)
+def test_a_value_ten_times_as_far_out_as_all_others_is_told(
+    field: str, value: float, told: bool
+) -> None:
+    values = np.resize([99.5, 100.5], 100)
+    values[70] = value
+    matrix = {"observations": in_column(3, 2, values)}
+    arrays = noise(100, **({"rewards": values} if field == "rewards" else matrix))
+    found = findings(arrays)
+    assert ("outlier" in found) == told
+    if told:
+        assert found["outlier"].field == field
+        assert rows_of(arrays, "outlier") == [70]
+        words = f"column {0 if field == 'rewards' else 2} is {value:g} there"
+        assert found["outlier"].problem.startswith(words)
+    fewer = {name: values[1:] for name, values in arrays.items()}
+    assert "outlier" not in findings(fewer)
+
+
+def test_one_in_a_hundred_values_may_be_outliers() -> None:
+    rewards = np.resize([0.0, 1.0], 600)
+    rewards[:6] = [3e6, 1e6, 2e6, 1e6, 4e6, 2e6]
+    assert rows_of(noise(600, rewards=rewards), "outlier") == [0, 1, 2, 3, 4, 5]
+    rewards[:12] = 1e6  # no fault, but what the rewards are like
+    assert "outlier" not in findings(noise(600, rewards=rewards))
+
+
+def test_a_copy_has_two_rows_at_least_and_may_be_unfinished() -> None:
+    arrays = with_ends(1, 1, 2, 1, 2, 4, rows=13)
+    for name in ("observations", "actions", "rewards"):
+        arrays[name][1] = arrays[name][0]
+        arrays[name][5:7] = arrays[name][2:4]
+        arrays[name][11:13] = arrays[name][2:4]
+    assert rows_of(arrays, "duplicated-episode") == [5, 6, 11, 12]
+    problem = findings(arrays)["duplicated-episode"].problem
+    assert problem == "2 episodes are exact copies of earlier ones"
+
+
+def test_numbers_near_the_end_of_float32_are_examined() -> None:
+    arrays = noise(400, observations=np.tile([[-3e38], [3e38]], (200, 3)))
+    arrays["terminated"][9::10] = True
+    assert "duplicate-column" in findings(arrays)
+    arrays["next_observations"] = arrays["observations"]
+    assert "shift" in findings(arrays)
+
+
+def test_rows_beyond_the_sample_are_examined_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bcq.data.doctor.alignment.SAMPLE", 100)
+    arrays = noise(400, actions=in_column(2, 0, np.arange(400) % 17 / 17))
+    assert "discrete-actions" not in findings(arrays)
+    arrays["actions"][:, 0] = np.arange(400) % 3 / 3
+    assert "discrete-actions" in findings(arrays)
+    for inject in (rewards_late, actions_late, successors_not_moved):
+        arrays = sound()
+        inject(arrays)
+        kinds = {"delayed-rewards", "shifted-actions", "shift"} & findings(arrays).keys()
+        assert len(kinds) == 1
+
+
+# Rows that do not belong together
+
+
+def jumping(places: NDArray[np.int64], rows: int) -> NDArray[np.float32]:
+    """Observations that move slowly and begin elsewhere after each of these rows."""
+    generator = np.random.default_rng(2)
+    begins = np.isin(np.arange(rows), places + 1)
+    leaps = np.where(begins[:, None], 50 * generator.choice([-1, 1], (rows, 3)), 0)
+    return (generator.normal(size=(rows, 3)) + np.cumsum(leaps, axis=0)).astype(np.float32)
+
+
+COUNT = np.arange(11)
+
+
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize(
+    ("offset", "kind"),
+    [
+        (0 * COUNT, None),
+        (0 * COUNT + 1, "shift"),
+        (0 * COUNT - 1, "shift"),
+        (COUNT, "growing-shift"),
+        (COUNT + 1, "growing-shift"),
+        (-COUNT, "growing-shift"),
+        (-COUNT - 1, "growing-shift"),
+    ],
+)
+def test_ends_beside_their_observations_are_found_by_their_rule(
+    offset: NDArray[np.int64], kind: str | None, paired: bool
+) -> None:
+    ends = np.cumsum(LENGTHS[:11]) - 1
+    arrays = with_ends(*LENGTHS)
+    arrays["observations"] = jumping(ends + offset, ROWS)
+    if paired:
+        following = np.concatenate([arrays["observations"][1:], np.zeros((1, 3))])
+        following[ends + offset] += 5  # what was seen last, before the next begins
+        arrays["next_observations"] = following
+    found = findings(arrays)
+    assert {"shift", "growing-shift", "next-mismatch"} & found.keys() == ({kind} if kind else set())
+    if kind:
+        assert (found[kind].field, found[kind].severity) == ("terminated", "warning")
+        assert rows_of(arrays, kind) == ENDS.tolist()
+
+
+@pytest.mark.parametrize(
+    ("count", "paired", "told"),
+    [(5, True, True), (4, True, False), (6, False, False), (9, False, True)],
+)
+def test_a_shift_needs_ends_enough_to_show_it(count: int, paired: bool, told: bool) -> None:
+    ends = np.arange(1, count + 1) * 30 - 1
+    arrays = with_ends(*[30] * count, rows=30 * count + 29)
+    arrays["observations"] = jumping(ends + 1, 30 * count + 29)
+    if paired:
+        following = np.concatenate([arrays["observations"][1:], np.zeros((1, 3))])
+        following[ends + 1] += 5
+        arrays["next_observations"] = following
+    assert ("shift" in findings(arrays)) == told
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_successors_that_drift_with_every_episode_are_found(sign: int) -> None:
+    """The file has T+1 observations an episode in one column, and T in the other."""
+    arrays = with_ends(*LENGTHS)
+    episode = np.repeat(np.arange(12), LENGTHS)
+    places = np.arange(ROWS) + 1 + sign * episode
+    inside = (places >= 0) & (places < ROWS)
+    arrays["next_observations"] = np.random.default_rng(3).normal(size=(ROWS, 3))
+    arrays["next_observations"][inside] = arrays["observations"][places[inside]]
+    found = findings(arrays)
+    assert "next-mismatch" not in found
+    assert found["growing-shift"].field == "next_observations"
+    assert rows_of(arrays, "growing-shift") == [
+        row for row in range(LENGTHS[0], ROWS) if row not in ENDS
+    ]
+
+
+def test_successors_that_fit_are_believed_rather_than_leaps() -> None:
+    ends = np.cumsum(LENGTHS[:11]) - 1
+    arrays = with_ends(*LENGTHS)
+    arrays["observations"] = jumping(ends + 1, ROWS)  # as if ends came a row too early
+    assert "shift" in findings(arrays)
+    arrays["next_observations"] = np.concatenate([arrays["observations"][1:], np.zeros((1, 3))])
+    arrays["next_observations"][ends] += 5
+    assert not {"shift", "next-mismatch"} & findings(arrays).keys()
+    arrays["next_observations"][ends[1:]] -= 5  # one end that is a break is enough
+    assert not {"shift", "next-mismatch"} & findings(arrays).keys()
+
+
+def test_a_successor_is_the_next_observation_but_for_rounding() -> None:
+    arrays = sound()
+    spread = arrays["observations"].std(axis=0)
+    arrays["next_observations"] += 0.8e-3 * spread
+    assert "next-mismatch" not in findings(arrays)
+    arrays = sound()
+    arrays["next_observations"][30] += 1.5e-3 * spread * [0, 0, 1]
+    assert rows_of(arrays, "next-mismatch") == [30]
+
+
+def test_three_rows_are_enough_for_a_mismatch() -> None:
+    arrays = noise(3)
+    arrays["next_observations"] = np.concatenate([arrays["observations"][1:], np.zeros((1, 3))])
+    assert "next-mismatch" not in findings(arrays)
+    arrays["next_observations"][1] += 1
+    assert rows_of(arrays, "next-mismatch") == [1]
+
+
+def one_episode(rows: int) -> Arrays:
+    """Rewards that an action alone decides."""
+    arrays = noise(rows)
+    return arrays | {"rewards": arrays["actions"][:, 0] * 3}
+
+
+def test_a_delay_is_told_from_twenty_rows_a_feature() -> None:
+    for rows, told in ((161, False), (162, True)):  # the last two rows have no two after them
+        arrays = one_episode(rows)
+        assert "delayed-rewards" not in findings(arrays)
+        arrays["rewards"] = np.roll(arrays["rewards"], 1)
+        assert ("delayed-rewards" in findings(arrays)) == told
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.35, True), (0.75, False)])
+def test_a_delay_is_told_where_it_explains_half_of_the_rewards(share: float, told: bool) -> None:
+    arrays = one_episode(1000)
+    rewards = np.roll(arrays["rewards"], 1)
+    noisy = np.random.default_rng(4).normal(size=1000) * rewards.std()
+    arrays["rewards"] = np.sqrt(1 - share) * rewards + np.sqrt(share) * noisy
+    assert ("delayed-rewards" in findings(arrays)) == told
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rewards_that_fit_two_rows_alike_are_not_late(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    arrays = noise(400)
+    arrays["observations"] = np.cumsum(generator.normal(size=(400, 3)), axis=0)
+    arrays["rewards"] = arrays["observations"][:, 0] + generator.normal(size=400)
+    assert "delayed-rewards" not in findings(arrays)
+
+
+def test_episodes_of_two_rows_say_nothing_of_delays() -> None:
+    arrays = one_episode(800)
+    arrays["terminated"][1::2] = True
+    arrays["rewards"] = np.roll(arrays["rewards"], 1)
+    assert "delayed-rewards" not in findings(arrays)
+
+
+def test_late_actions_are_noticed_where_observations_are_bent() -> None:
+    arrays = noise(500)
+    states = [np.array([0.1, 0.5, -0.3])]
+    for action in arrays["actions"][:-1]:
+        states.append(np.clip(1 - 1.5 * states[-1] ** 2 + 0.5 * action[0], -1, 1))
+    arrays["observations"] = np.stack(states)
+    assert "shifted-actions" not in findings(arrays)
+    arrays["actions"] = np.roll(arrays["actions"], 1, axis=0)
+    assert "shifted-actions" in findings(arrays)
+
+
+# Bounds, discount, row numbers
 
 
 def test_the_horizon_is_that_of_the_discount() -> None:
@@ -446,10 +889,20 @@ def test_bounds_decide_what_is_near_them() -> None:
 def test_rows_are_numbered_as_in_the_file() -> None:
     arrays = sound()
     arrays["rewards"][77] = -1e9
+    arrays["observations"][5] = np.nan
     moved = replace(columns(arrays), rows=np.arange(ROWS)[::-1].copy())
-    finding = next(f for f in examine(moved) if f.kind == "outlier")
-    assert finding.rows is not None
-    assert finding.rows.tolist() == [ROWS - 78]
+    found = {f.kind: f.rows for f in examine(moved)}
+    assert found["outlier"] is not None
+    assert found["outlier"].tolist() == [ROWS - 78]
+    assert found["not-finite"] is not None
+    assert found["not-finite"].tolist() == [ROWS - 6]
+    assert "next-mismatch" not in found
+    mended = repair(moved)
+    assert mended.rows is not None
+    assert mended.rows.tolist() == [row for row in range(ROWS)[::-1] if row != ROWS - 6]
+    mended = repair(columns(arrays))
+    assert mended.rows is not None
+    assert mended.rows.tolist() == [row for row in range(ROWS) if row != 5]
 
 
 def test_every_check_was_given_something_to_find() -> None:
@@ -523,6 +976,20 @@ def test_an_episode_that_differs_in_one_number_is_no_copy(field: str) -> None:
         np.testing.assert_array_equal(mended[name], arrays[name])
     an_episode_twice(arrays)  # this one is, of the first
     assert len(repair(columns(arrays)).arrays["rewards"]) == ROWS + 60
+
+
+def test_a_batch_that_knows_no_limits_is_cut_only_where_rows_go() -> None:
+    for bad in (7, 12):  # within an episode, after its end
+        arrays = with_ends(5, 7, rows=20)
+        arrays["rewards"][bad] = np.nan
+        mended = repair(columns(arrays)).arrays
+        kept = [row for row in range(20) if row != bad]
+        np.testing.assert_allclose(mended["observations"], arrays["observations"][kept], rtol=1e-6)
+        cut = [row for row in kept if row == bad - 1 and not arrays["terminated"][row]]
+        assert np.flatnonzero(mended["truncated"]).tolist() == cut
+        assert mended["terminated"].tolist() == arrays["terminated"][kept].tolist()
+    whole = repair(columns(with_ends(5, 7, rows=20))).arrays
+    assert not whole["truncated"].any()
 
 
 def test_a_sound_batch_is_left_as_it_is() -> None:

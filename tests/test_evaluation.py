@@ -317,7 +317,7 @@ def test_a_policy_refuses_observations_of_another_shape(shape: tuple[int, ...]) 
 def test_rows_are_padded_to_halves_of_the_capacity_where_that_is_worth_it(
     capacity: int, count: int, size: int
 ) -> None:
-    assert bcq.policy.halved(capacity, count) == size
+    assert policies.halved(capacity, count) == size
 
 
 def test_ten_episodes_of_seed_zero_are_played_unless_told() -> None:
@@ -337,7 +337,7 @@ def test_an_evaluation_compiles_for_few_numbers_of_episodes(
         sizes.append(len(observations))
         return original(learner, observations, *others)
 
-    monkeypatch.setattr("bcq.training.policy.act_in_rows", watched)
+    monkeypatch.setattr("bcq.training.loop.policy.act_in_rows", watched)
     result = bcq.evaluate(SAMPLING, NAME, episodes=40)
     assert len(set(result.lengths.tolist())) > 5
     assert set(sizes) == {40, 20}

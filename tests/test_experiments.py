@@ -9,22 +9,18 @@ import pytest
 
 from bcq.algorithms import BCQConfig, EnsembleConfig, name_of
 from bcq.collection import experts
+from bcq.collection.behaviour import BehaviourSchedule
 from bcq.collection.experts import bundled
 from bcq.experiments import jobs
 from bcq.experiments.jobs import Job, directory_name, fingerprint, with_needs
 from bcq.experiments.kinds import Batch, Behaviour, Experts, Theory, Training, from_json
 from bcq.paper import EXPERIMENTS, jobs_of
-from bcq.paper.presets import (
-    PERTURBATIONS,
-    PRESETS,
-    ExperimentName,
-    Plan,
-    Preset,
-    PresetName,
-)
+from bcq.paper.presets import PERTURBATIONS, PRESETS, ExperimentName, Plan, Preset, PresetName
+from bcq.runs.recording import Schedule
 from bcq.system.errors import InputError
 
 PAPER = PRESETS["paper"]
+TASKS = ("final-buffer", "concurrent", "imitation", "imperfect")
 
 
 def everything(preset: Preset) -> list[Job]:
@@ -232,6 +228,119 @@ def test_the_standard_preset_is_worked_off_in_the_order_of_its_worth() -> None:
         ("Pendulum-v1", "random", 60_000),
         ("Reacher-v5", "random", 20_000),
     ]
+
+
+def scales(name: PresetName) -> dict[ExperimentName, list[tuple[Any, ...]]]:
+    """Environment, task, rows, updates, trials, evaluations and true values of each plan."""
+    return {
+        experiment: [
+            (
+                *(p.env.split("-")[0], p.task, p.rows, p.updates, p.trials),
+                *(p.evaluate_every, p.true_value_every),
+            )
+            for p in plans
+        ]
+        for experiment, plans in PRESETS[name].plans.items()
+    }
+
+
+def test_the_smoke_preset_does_everything_once() -> None:
+    scale = (400, 100, 1, 100, 100)
+    four = [("Hopper", task, *scale) for task in TASKS]
+    assert scales("smoke") == {
+        "extrapolation": four[:3],
+        "results": four,
+        "values": four,
+        "perturbation": four[2:3],
+        "uncertainty": four[2:3],
+        "random": [("Pendulum", "random", *scale)],
+    }
+    smoke = PRESETS["smoke"]
+    assert (smoke.perturbations, smoke.members) == ((0.05, 2.0), (2, 3))
+    assert (smoke.evaluate_behaviour_every, smoke.evaluate_episodes) == (200, 2)
+
+
+def test_the_quick_preset_is_what_the_readme_was_measured_with() -> None:
+    four = [
+        ("Hopper", "final-buffer", 20_000, 5_000, 2, 500, 2_500),
+        ("Hopper", "concurrent", 7_500, 7_500, 2, 500, 2_500),
+        ("Hopper", "imitation", 100_000, 5_000, 2, 500, 2_500),
+        ("Hopper", "imperfect", 100_000, 12_000, 2, 1_000, 6_000),
+    ]
+    toy = ("random", 5_000, 5_000, 2, 500, 2_500)
+    assert scales("quick") == {
+        "extrapolation": four[:3],
+        "results": four,
+        "values": four,
+        "perturbation": four[2:3],
+        "uncertainty": four[2:3],
+        "random": [("Pendulum", *toy), ("Reacher", *toy)],
+    }
+    quick = PRESETS["quick"]
+    assert (quick.perturbations, quick.members) == ((0.0, 0.05, 0.5, 2.0), (4, 10))
+    assert (quick.evaluate_behaviour_every, quick.evaluate_episodes) == (1_000, 10)
+    assert quick.candidates == 0
+
+
+def test_the_standard_preset_has_the_trials_that_claims_need() -> None:
+    demonstrations = [
+        (env, task, 100_000, updates, trials, 2_000, 10_000)
+        for task in ("imperfect", "imitation")
+        for env, updates, trials in (
+            ("Hopper", 60_000, 3),
+            ("HalfCheetah", 30_000, 2),
+            ("Walker2d", 30_000, 2),
+        )
+    ]
+    results = [
+        *demonstrations,
+        ("Hopper", "final-buffer", 100_000, 60_000, 2, 2_000, 10_000),
+        ("Hopper", "concurrent", 60_000, 60_000, 2, 2_000, 10_000),
+    ]
+    last = ("Hopper", "imitation", 100_000, 30_000, 2, 2_000, 10_000)
+    assert scales("standard") == {
+        "extrapolation": [
+            ("Hopper", "final-buffer", 100_000, 100_000, 3, 5_000, 25_000),
+            ("Hopper", "concurrent", 300_000, 300_000, 3, 5_000, 25_000),
+            ("Hopper", "imitation", 100_000, 60_000, 3, 2_000, 10_000),
+        ],
+        "results": results,
+        "values": results,
+        "perturbation": [last],
+        "uncertainty": [last],
+        "random": [
+            ("Pendulum", "random", 5_000, 60_000, 2, 2_000, 10_000),
+            ("Reacher", "random", 5_000, 20_000, 2, 2_000, 10_000),
+        ],
+    }
+    assert PRESETS["standard"].perturbations == (0.05, 0.25, 1.0)
+    assert PRESETS["standard"].evaluate_behaviour_every == 5_000
+
+
+def test_a_plan_becomes_a_schedule() -> None:
+    plan = Plan("Hopper-v5", "final-buffer", 300, 500, 1, evaluate_every=100, true_value_every=200)
+    preset = replace(PAPER, evaluate_behaviour_every=700, evaluate_episodes=3)
+    job = preset.training(BCQConfig(), plan, 4)
+    assert job.schedule == Schedule(
+        steps=500,
+        seed=4,
+        env="Hopper-v5",
+        evaluate_every=100,
+        evaluate_episodes=3,
+        checkpoint_every=100,
+        true_value_every=200,
+    )
+    assert job.batch.source == Behaviour(
+        BehaviourSchedule(
+            env="Hopper-v5",
+            steps=300,
+            seed=4,
+            noise=0.5,
+            evaluate_every=700,
+            evaluate_episodes=3,
+        )
+    )
+    assert (job.batch.transitions, job.batch.trial) == (300, 4)
 
 
 def test_a_batch_may_be_the_first_rows_of_a_longer_life() -> None:

@@ -1,6 +1,7 @@
 """The paper's figures: each line is the trials it is said to be, by hand."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -133,7 +134,9 @@ def test_figures_8_and_9_have_the_truths_that_they_are_about() -> None:
     assert lines_of(values)["DDPG, true value"] == [180]
 
 
-@pytest.mark.parametrize(("estimate", "scale"), [(900.0, "linear"), (1_100.0, "symlog")])
+@pytest.mark.parametrize(
+    ("estimate", "scale"), [(900.0, "linear"), (1_000.0, "linear"), (1_100.0, "symlog")]
+)
 def test_values_an_order_of_magnitude_apart_are_told_apart(estimate: float, scale: str) -> None:
     calm = record("imitation", "bcq", 1, estimates=[], truths=measured((5_000, 100.0)))
     wild = replace(calm, algorithm="ddpg", truths=measured((5_000, estimate)))
@@ -147,3 +150,144 @@ def test_an_experiment_without_runs_has_no_figure() -> None:
         assert draw(others) is None
     assert figures.figure_8(others) is None
     assert figures.figure_9(as_in_the_paper()[:3]) is None
+
+
+def test_values_below_one_are_not_told_apart() -> None:
+    tiny = record("imitation", "bcq", 1, estimates=[(0, 0.01)], truths=[])
+    for estimate, scale in ((9.0, "linear"), (11.0, "symlog")):
+        other = replace(tiny, algorithm="ddpg", estimates=[(0, estimate)])
+        axes = Figure().subplots()
+        figures.value_lines(axes, {"bcq": [tiny], "ddpg": [other]}, figures.STYLES, truth_of=[])
+        assert axes.get_yscale() == scale
+
+
+def test_panels_beside_each_other_are_environments_and_below_each_other_tasks() -> None:
+    runs = [
+        run
+        for env in ("HalfCheetah-v5", HERE)
+        for run in trials("imitation", "bcq", 1.0, env=env, experiments=["values"])
+    ]
+    runs += trials("imperfect", "bcq", 1.0, experiments=["values"])
+    found = panels(figures.figure_3(runs))
+    titles = [f"{HERE}: imitation", "HalfCheetah-v5: imitation", f"{HERE}: imperfect"]
+    assert [axes.get_title() for axes in found] == titles  # and no empty panel
+    rows = [axes.get_subplotspec().rowspan.start for axes in found]  # type: ignore[union-attr]
+    columns = [axes.get_subplotspec().colspan.start for axes in found]  # type: ignore[union-attr]
+    assert (rows, columns) == ([0, 0, 1], [0, 1, 0])
+    found = panels(figures.figure_3(runs[:6]))
+    assert [axes.get_title() for axes in found] == titles[:2]
+
+
+def test_figures_of_two_panels_have_returns_with_the_batch_beside_values() -> None:
+    random = [
+        run
+        for name, level in (("bcq", 1.0), ("ddpg", 2.0))
+        for run in trials("random", name, level, experiments=["random"])
+    ]
+    with_phi = [
+        run
+        for phi in (0.05, 2.0)
+        for run in trials(
+            "imitation",
+            "bcq",
+            1.0,
+            settings={"max_perturbation": phi},
+            experiments=["perturbation"],
+        )
+    ]
+    of_ensembles = [
+        *trials("imitation", "bcq", 1.0, experiments=["uncertainty"]),
+        *(
+            run
+            for members in (10, 4)
+            for run in trials(
+                "imitation",
+                "ensemble",
+                2.0,
+                settings={"members": members},
+                experiments=["uncertainty"],
+            )
+        ),
+    ]
+    for draw, runs, labels in (
+        (figures.figure_9, random, ["BCQ", "DDPG"]),
+        (figures.figure_7, with_phi, ["Φ = 0.05", "Φ = 2"]),
+        (figures.figure_8, of_ensembles, ["BCQ", "ensemble of 4", "ensemble of 10"]),
+    ):
+        returns, values = panels(draw(runs))
+        assert [*lines_of(returns)] == [*labels, "the batch"]
+        assert lines_of(returns)["the batch"] == [21, 21]
+        assert len(returns.collections) == len(labels)  # shaded
+        edges = np.asarray(returns.collections[0].get_paths()[0].vertices)[:, 1]
+        half = np.std([1, 2, 6]) / 2  # over trials
+        assert np.abs(edges - (3 - half)).min() == pytest.approx(0, abs=1e-9)
+        assert np.abs(edges - (3 + half)).min() == pytest.approx(0, abs=1e-9)
+        assert [label for label in lines_of(values) if label in labels] == labels
+        assert [axes.get_ylabel() for axes in (returns, values)] == ["return", "value"]
+        assert {axes.get_xlabel() for axes in (returns, values)} == {"updates"}
+        colours = {str(line.get_label()): line.get_color() for line in returns.get_lines()}
+        assert len(set(colours.values())) == len(colours)
+        for line in values.get_lines():
+            label = str(line.get_label()).removesuffix(", true value")
+            assert label.startswith("_") or line.get_color() == colours[label]
+
+
+def test_one_legend_names_every_line_once_and_the_title_the_place() -> None:
+    runs = trials("imitation", "bcq", 1.0, experiments=["values"])
+    figure = figures.figure_3([*runs, *trials("imperfect", "bcq", 1.0, experiments=["values"])])
+    assert figure is not None
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["BCQ", "BCQ, true value"]
+    assert figure.get_suptitle().startswith(f"{HERE}: estimated values")
+    there = trials("imitation", "bcq", 1.0, env="HalfCheetah-v5", experiments=["values"])
+    figure = figures.figure_3([*runs, *there])
+    assert figure is not None
+    assert figure.get_suptitle().startswith("estimated values")
+
+
+def test_what_was_not_measured_is_not_drawn() -> None:
+    runs = trials("imitation", "ddpg", 1.0, experiments=["extrapolation"])
+    unknown = {"mean_return": None, "expert_return": None, "largest_reward": 1.0}
+    nothing = [replace(run, batch=unknown) for run in runs]
+    above, _ = panels(figures.figure_1(nothing))
+    assert [label for label in lines_of(above) if not label.startswith("_")] == ["DDPG"]
+    above, _ = panels(figures.figure_1([*nothing[:2], runs[2]]))  # the third's alone
+    assert lines_of(above)["the batch"] == [42, 42]
+    assert "expert, without noise" not in lines_of(above)
+    above, _ = panels(figures.figure_1([replace(run, batch=None) for run in runs]))
+    assert not {"the batch", "expert, without noise"} & lines_of(above).keys()
+    silent = [replace(runs[0], estimates=[], truths=[]), *runs[1:]]
+    (axes,) = panels(figures.figure_1(silent))  # no line of values where a trial has none
+    assert axes.get_ylabel() == "return"
+
+
+def test_every_figure_has_its_name_and_both_formats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "save", lambda _, path: path)
+    found = figures.draw_all(as_in_the_paper(), tmp_path / "new")
+    assert (tmp_path / "new").is_dir()
+    assert sorted(path.name for path in found) == sorted(
+        f"{name}.{ending}"
+        for name in (
+            *("results", "values", "extrapolation-Hopper-v5", "extrapolation-HalfCheetah-v5"),
+            *("perturbation-Hopper-v5", "perturbation-HalfCheetah-v5", "random-Pendulum-v1"),
+            *("uncertainty-Hopper-v5", "uncertainty-HalfCheetah-v5", "random-Reacher-v5"),
+        )
+        for ending in ("png", "pdf")
+    )
+
+
+def test_the_same_figure_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        figure = figures.figure_3(trials("imitation", "bcq", 1.0, experiments=["values"]))
+        assert figure is not None
+        for ending in ("pdf", "png"):
+            path = tmp_path / f"{name}.{ending}"
+            assert figures.save(figure, path) == path
+    assert (tmp_path / "one.pdf").read_bytes().startswith(b"%PDF")
+    assert b"CreationDate" not in (tmp_path / "one.pdf").read_bytes()
+    assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
+    for ending in ("pdf", "png"):
+        one, two = (tmp_path / f"{name}.{ending}" for name in ("one", "two"))
+        assert one.read_bytes() == two.read_bytes()

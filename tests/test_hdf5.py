@@ -17,6 +17,7 @@ import bcq
 from bcq.data.bounds import ActionBounds
 from bcq.data.columns import Provenance
 from bcq.data.dataset import Dataset
+from bcq.data.formats import Hints, bounds_for, convert, read
 from bcq.simulation.environments import registered_bounds
 from bcq.system.errors import InputError
 from bcq.training.loop import on_device
@@ -147,6 +148,15 @@ def test_the_file_has_the_names_of_d4rl(pendulum: Dataset, tmp_path: Path) -> No
         *("attribute environment", "attribute recipe", "attribute behaviour", "attribute seed"),
         *("attribute version", "attribute action_low", "attribute action_high"),
     }
+
+
+def test_columns_are_compressed_and_can_grow(pendulum: Dataset, tmp_path: Path) -> None:
+    bcq.save(pendulum, tmp_path / "batch.hdf5")
+    with h5py.File(tmp_path / "batch.hdf5") as file:
+        column = file["observations"]
+        assert (column.chunks, column.maxshape) == ((450, 3), (None, 3))
+        assert (column.compression, column.compression_opts, column.shuffle) == ("gzip", 1, True)
+        assert file["rewards"].maxshape == (None,)
 
 
 def test_simulator_states_are_those_before_the_step(pendulum: Dataset) -> None:
@@ -289,6 +299,50 @@ def test_actions_up_to_2_need_the_environments_name(batch_file: BatchFile) -> No
 def test_one_bound_without_the_other_is_refused(batch_file: BatchFile) -> None:
     with pytest.raises(InputError, match="--action-low and --action-high go together"):
         bcq.load(batch_file(), action_low=[-1])
+    with pytest.raises(InputError, match="--action-low and --action-high go together"):
+        bcq.load(batch_file(), action_high=[1])
+    with pytest.raises(InputError, match="--action-margin takes the data's bounds"):
+        bcq.load(batch_file(), action_low=[-1], action_high=[1], action_margin=0.1)
+    with pytest.raises(InputError, match="--columns is for tables and npz"):
+        bcq.load(batch_file(), columns={"rewards": ["reward"]})
+
+
+def test_bounds_of_the_data_go_before_all_others_and_skip_what_is_no_number(
+    batch_file: BatchFile,
+) -> None:
+    actions = np.linspace(-0.5, 0.75, ROWS, dtype=np.float32)[:, None]
+    own = {"environment": "Pendulum-v1", "action_low": [-3.0], "action_high": [4.0]}
+    bounds = bcq.load(batch_file(actions=actions, attributes=own), action_margin=0.2).bounds
+    assert [*bounds.low, *bounds.high] == pytest.approx([-0.75, 1])
+    actions[[3, 7]] = [[np.nan], [np.inf]]
+    columns = read(batch_file(actions=actions), Hints())
+    found = bounds_for(columns, Hints(action_margin=0.2))
+    assert found is not None
+    assert [*found.low, *found.high] == pytest.approx([-0.75, 1])
+    actions[:] = np.nan
+    columns = read(batch_file(actions=actions), Hints())
+    assert bounds_for(columns, Hints(action_margin=0.2)) is None
+
+
+def test_a_converted_batch_keeps_its_environment_or_takes_the_one_given(
+    batch_file: BatchFile, tmp_path: Path
+) -> None:
+    named = batch_file("named.hdf5", attributes={"environment": "Pendulum-v1"})
+    unnamed = batch_file("unnamed.hdf5")
+    for source, told, expected in (
+        (named, None, "Pendulum-v1"),
+        (named, "MountainCarContinuous-v0", "Pendulum-v1"),
+        (unnamed, "Pendulum-v1", "Pendulum-v1"),
+        (unnamed, None, None),
+    ):
+        target = tmp_path / "new" / "batch.h5"
+        assert convert(source, target, Hints(environment=told))[0] == ROWS
+        assert bcq.load(target).provenance.environment == expected
+        with pytest.raises(InputError, match="exists already"):
+            convert(source, target, Hints())
+        target.unlink()
+    with pytest.raises(InputError, match="name the file with one of"):
+        convert(named, tmp_path / "batch.npz", Hints())
 
 
 @pytest.mark.parametrize("name", ["os:system-v0", "intruder:Pendulum-v1", "Nowhere-v0", ""])

@@ -5,6 +5,7 @@ from typing import Any
 import matplotlib.image
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from bcq.data.bounds import ActionBounds
 from bcq.data.columns import Columns, Provenance
@@ -181,6 +182,35 @@ def test_the_picture_is_a_png(changes: dict[str, Any], tmp_path: Path) -> None:
     for panel in np.array_split(pixels[..., :3], 3, axis=1):
         assert (panel < 0.5).any()  # something is drawn
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_picture_shows_returns_in_order_their_spread_and_each_action(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    panels: list[Any] = []
+
+    def noted(figure: Figure, path: Path, **_: Any) -> None:
+        panels.extend(figure.axes)
+        path.touch()
+
+    monkeypatch.setattr(Figure, "savefig", noted)
+    picture(batch(), tmp_path / "batch.png")
+    order, spread, actions = panels
+    (line,) = order.get_lines()
+    assert (list(line.get_xdata()), list(line.get_ydata())) == ([0, 1], [6, 9])
+    heights = [bar.get_height() for bar in spread.patches]
+    assert (len(heights), sum(heights)) == (30, 2)
+    assert (heights[0], heights[-1]) == (1, 1)
+    assert list(spread.get_lines()[0].get_xdata()) == [7.5, 7.5]
+    assert spread.get_title(loc="right") == "mean 8"
+    first, second = (stairs.get_data() for stairs in actions.patches)
+    assert len(first.values) == 20
+    assert first.edges.tolist() == pytest.approx(np.arange(-10, 11) / 10)
+    expected = np.zeros(20)  # of -1, 1, 0, 0.1, -0.5, 0.5 and two just below 1
+    expected[[0, 10, 11, 5, 15]] = 1 / 8
+    expected[19] = 3 / 8
+    assert first.values.tolist() == pytest.approx(expected)
+    assert second.values[10] == 1
 
 
 def test_returns_that_differ_by_rounding_are_drawn(tmp_path: Path) -> None:

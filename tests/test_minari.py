@@ -192,6 +192,58 @@ def test_minari_reads_what_is_written() -> None:
     assert list(minari.list_local_datasets()) == ["pendulum/random-v1"]
 
 
+def test_what_is_written_describes_itself(home: Path, tmp_path: Path) -> None:
+    dataset = awkward()
+    bcq.save(dataset, "minari:space/log-v2")
+    bcq.save(dataset, tmp_path / "log-v3")
+    for folder, identity in (
+        (home / "space/log-v2/data", "space/log-v2"),
+        (tmp_path / "log-v3/data", "log-v3"),
+    ):
+        written = json.loads((folder / "metadata.json").read_text())
+        size = (folder / "main_data.hdf5").stat().st_size
+        assert written["dataset_id"] == identity
+        assert (written["total_episodes"], written["total_steps"]) == (5, 20)
+        assert (written["data_format"], written["algorithm_name"]) == ("hdf5", "nobody")
+        assert written["dataset_size"] == pytest.approx(size / 1e6, abs=0.051)
+        assert "env_spec" not in written
+        assert json.loads(written["action_space"]) == {
+            **{"type": "Box", "dtype": "float32", "shape": [2]},
+            **{"low": [-1, -3], "high": [2.5, 1]},
+        }
+        space = json.loads(written["observation_space"])
+        assert (space["low"], space["high"]) == ([-np.inf] * 3, [np.inf] * 3)
+        with h5py.File(folder / "main_data.hdf5") as file:
+            assert list(file) == [f"episode_{i}" for i in range(5)]
+            assert [file[name].attrs["id"] for name in file] == [0, 1, 2, 3, 4]
+            assert [file[name].attrs["total_steps"] for name in file] == [1, 5, 1, 6, 7]
+            assert [len(file[name]["observations"]) for name in file] == [2, 6, 2, 7, 8]
+    anonymous = Dataset.from_columns(
+        Columns("log", dataset.columns().arrays, Provenance()), dataset.bounds
+    )
+    bcq.save(anonymous, tmp_path / "log-v4")
+    written = json.loads((tmp_path / "log-v4/data/metadata.json").read_text())
+    assert written["algorithm_name"] == "unknown"
+    assert bcq.load(tmp_path / "log-v4").provenance == Provenance()
+
+
+def test_the_usual_place_is_in_the_home_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MINARI_DATASETS_PATH")
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    bcq.save(awkward(), "minari:log-v0")
+    assert (tmp_path / "me/.minari/datasets/log-v0/data/main_data.hdf5").is_file()
+
+
+def test_more_episodes_than_ten_stay_in_order() -> None:
+    dataset = bcq.collect_random("Pendulum-v1", transitions=24, seed=3)
+    ends = {"truncated": np.arange(24) % 2 == 1}
+    batch = Columns("log", {**dataset.columns().arrays, **ends}, dataset.provenance)
+    bcq.save(Dataset.from_columns(batch, dataset.bounds), "minari:log-v0")
+    np.testing.assert_array_equal(bcq.load("minari:log-v0").observations, dataset.observations)
+
+
 def test_what_t_plus_1_observations_cannot_hold_is_refused(tmp_path: Path) -> None:
     dataset = awkward()
     torn = dataset.next_observations.copy()
@@ -256,6 +308,10 @@ def replaced(name: str, values: Any) -> Any:
     [
         (replaced("episode_2/actions", np.zeros((3, 4))), "actions, row 5: has shape (4,)"),
         (replaced("episode_0/observations", np.zeros((4, 3))), "one observation more than steps"),
+        (replaced("episode_0/actions", np.zeros((3, 2))), "actions: has 3 rows for 4 rewards"),
+        (replaced("episode_0/terminations", np.zeros(5)), "terminations: has 5 rows for 4"),
+        (replaced("episode_0/truncations", np.zeros(3)), "truncations: has 3 rows for 4"),
+        (replaced("episode_0/infos/qpos", np.zeros((3, 2))), "fewer states than the 4 steps"),
         (replaced("episode_1/rewards", h5py.ExternalLink("/x.hdf5", "/r")), "rewards: is a link"),
         (replaced("episode_1", h5py.SoftLink("/episode_0")), "episode_1: is missing, or is a link"),
         (replaced("episode_0/rewards", [b"text"] * 4), "rewards: holds objects"),

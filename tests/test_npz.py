@@ -70,6 +70,41 @@ def test_the_files_bounds_are_used(path: Path) -> None:
     assert bcq.load(path).bounds.high.tolist() == [3, 4]
 
 
+def test_one_bound_is_not_enough(path: Path) -> None:
+    np.savez(path, **arrays(action_low=[-2, -3]))
+    assert "names only one of action_low and action_high" in refusal(path)
+
+
+def test_other_members_of_the_archive_do_not_matter(path: Path) -> None:
+    np.savez(path, **arrays())
+    plain = bcq.load(path).fingerprint
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("rewards.txt", "none")
+        archive.writestr("inner\\actions.npy", "none")
+        archive.writestr("episode.npy", "none")
+    assert bcq.load(path).fingerprint == plain
+
+
+@pytest.mark.parametrize(("version", "read"), [((2, 0), True), ((3, 0), False)])
+def test_versions_of_the_format_that_hold_numbers_are_read(
+    version: tuple[int, int], read: bool, path: Path
+) -> None:
+    np.savez(path, **arrays(rewards=None))
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, np.arange(ROWS) * 1.0, version)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("rewards.npy", buffer.getvalue())
+    if read:
+        assert bcq.load(path).rewards.tolist() == list(range(ROWS))
+    else:
+        assert "version (3, 0) of NumPy's format" in refusal(path)
+
+
+def test_steps_of_an_archive_cannot_be_mapped(path: Path) -> None:
+    np.savez(path, **arrays(t=np.arange(ROWS)))
+    assert "step: give one array for each of observations" in refusal(path, columns={"step": ["t"]})
+
+
 # Not to be trusted
 
 

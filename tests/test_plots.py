@@ -50,6 +50,12 @@ def vertices(axes: Axes, which: int) -> list[list[float]]:
     ]
 
 
+def legend_of(axes: Axes) -> list[str]:
+    legend = axes.get_legend()
+    assert legend is not None
+    return [text.get_text() for text in legend.get_texts()]
+
+
 def make_run(directory: Path, algorithm: str = "bcq", mean_return: float | None = 40.0) -> Run:
     config = {
         "algorithm": algorithm,
@@ -96,6 +102,10 @@ def test_learning_curves_are_means_with_half_a_standard_deviation(
     colours = {str(line.get_label()): line.get_color() for line in drawn[0].get_lines()}
     assert [colours["BCQ"], colours["DDPG"]] == [COLOURS["bcq"], COLOURS["ddpg"]]
     assert (tmp_path / "curves.png").stat().st_size > 1_000
+    assert drawn[0].get_xlabel() == "updates"
+    assert drawn[0].get_ylabel().startswith("return of an episode")
+    assert drawn[0].get_title(loc="left").startswith("Task-v0: learned from 1,234 logged steps")
+    assert legend_of(drawn[0]) == ["BCQ", "DDPG", "average of the batch (40)"]
 
 
 def test_a_batch_without_complete_episodes_has_no_line(tmp_path: Path, drawn: list[Axes]) -> None:
@@ -118,6 +128,13 @@ def test_value_curves_tell_estimate_from_truth(tmp_path: Path, drawn: list[Axes]
     assert [times[0], times[-1]] == [0, 200]
     assert risen[0] == 0
     assert risen[20] == pytest.approx(5 * (1 - 0.9 ** (0.5 * 200 * 20 / 199)))
+    assert [drawn[0].get_xlabel(), drawn[0].get_ylabel()] == [
+        "updates",
+        "value of a state-action pair",
+    ]
+    assert drawn[0].get_title(loc="left") == "Task-v0: BCQ"
+    assert len(legend_of(drawn[0])) == 4
+    assert (tmp_path / "values.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_scatter_has_the_truth_across_and_the_estimate_up(
@@ -129,5 +146,15 @@ def test_the_scatter_has_the_truth_across_and_the_estimate_up(
     assert np.asarray(pairs.get_xdata()).tolist() == [1, 2, 3]
     assert np.asarray(pairs.get_ydata()).tolist() == [5, 6, 7]
     assert [drawn[0].get_xlabel(), drawn[0].get_ylabel()] == ["true value", "estimated value"]
+    assert drawn[0].get_title(loc="left") == "a title"
+    assert (tmp_path / "scatter.png").read_bytes().startswith(b"\x89PNG")
     assert agreement.get_slope() == 1  # type: ignore[attr-defined]
     assert agreement.get_xy1() == (1, 1)  # type: ignore[attr-defined]
+
+
+def test_the_line_of_agreement_begins_at_the_smallest_number(
+    tmp_path: Path, drawn: list[Axes]
+) -> None:
+    values = Values(np.arange(3), np.array([-4.0, 6, 7]), np.array([1.0, 2, 3]), np.zeros(3))
+    value_scatter(values, "a title", tmp_path / "scatter.png")
+    assert drawn[0].get_lines()[1].get_xy1() == (-4, -4)  # type: ignore[attr-defined]

@@ -1,5 +1,7 @@
 """Records: which role a run has, what a diverged one leaves, what is measured at the end."""
 
+import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +24,14 @@ from bcq.experiments import jobs, kinds
 from bcq.experiments.jobs import Job, directory_name, perform
 from bcq.experiments.kinds import Batch, Behaviour, Experts, Training
 from bcq.experiments.measures import final_measures
-from bcq.experiments.records import Record, gather, read_records, write_records
+from bcq.experiments.records import (
+    Record,
+    aligned,
+    gather,
+    read_records,
+    rounded,
+    write_records,
+)
 from bcq.paper.presets import ExperimentName
 from bcq.runs.recording import Schedule
 from bcq.training.loop import create
@@ -123,6 +132,78 @@ def test_the_batch_of_a_learner_tells_what_its_expert_earns(records: list[Record
         else:
             assert one.batch is not None
             assert (one.batch["expert_return"] is None) == (one.task == "concurrent")
+
+
+def rows_in(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_record_is_what_the_runs_files_say(records: list[Record], folder: Path) -> None:
+    directory = folder / directory_name(OFFLINE)
+    (one,) = (one for one in records if one.role == "learner" and len(one.experiments) == 2)
+    assert (one.env, one.algorithm, one.seed, one.task) == (NAME, "ddpg", 0, "concurrent")
+    config = json.loads((directory / "config.json").read_text())
+    assert (one.settings, one.schedule) == (config["settings"], config["schedule"])
+    episodes = rows_in(directory / "episodes.jsonl")
+    for step, returns in one.evaluations:
+        assert returns == pytest.approx([r["return"] for r in episodes if r["step"] == step], 1e-5)
+    assert sum(len(returns) for _, returns in one.evaluations) == len(episodes)
+    metrics = rows_in(directory / "metrics.jsonl")
+    estimates = [(r["step"], r["value_estimate"]) for r in metrics if "value_estimate" in r]
+    assert [step for step, _ in one.estimates] == [step for step, _ in estimates]
+    for (_, found), (_, logged) in zip(one.estimates, estimates, strict=True):
+        assert found == pytest.approx(logged, rel=1e-5)
+    pairs = rows_in(directory / "values.jsonl")
+    for truth in one.truths:
+        here = [row for row in pairs if row["step"] == truth["step"]]
+        truths = [row["truth"] for row in here]
+        assert truth["pairs"] == len(here) > 1
+        assert truth["estimate"] == pytest.approx(np.mean([r["estimate"] for r in here]), 1e-5)
+        assert truth["truth"] == pytest.approx(np.mean(truths), rel=1e-5)
+        assert truth["truth_std"] == pytest.approx(np.std(truths), rel=1e-4, abs=1e-6)
+        limited = np.mean([row["limited"] for row in here])
+        assert truth["truth_to_time_limit"] == pytest.approx(limited, rel=1e-5)
+    assert {truth["step"] for truth in one.truths} == {row["step"] for row in pairs}
+    assert one.measures == json.loads((directory / "measures.json").read_text())
+    assert one.batch == json.loads((folder / directory_name(WHOLE) / "batch.json").read_text())
+    assert {name: one.made[name] for name in ("commit", "threads", "versions")} == {
+        name: config[name] for name in ("commit", "threads", "versions")
+    }
+
+
+def test_the_seconds_of_a_run_are_all_that_it_noted(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "jobs"
+    shutil.copytree(folder, copy)
+    timing = copy / directory_name(OFFLINE) / "timing.jsonl"
+    timing.write_text('{"step": 1, "seconds": 1.5}\n{"step": 2, "acting": 6.25, "learning": 8.0}\n')
+    found = {each.role: each.made["seconds"] for each in gather({"extrapolation": [OFFLINE]}, copy)}
+    assert found["learner"] == 15.8
+    (copy / directory_name(OFFLINE) / "done.json").unlink()
+    assert [one.role for one in gather({"extrapolation": [OFFLINE]}, copy)] == ["agent"]
+
+
+def test_the_summary_of_a_batch_is_that_of_its_rows(folder: Path) -> None:
+    for batch in (WHOLE, BEGINNING, IMITATION):
+        directory = folder / directory_name(batch)
+        summary = json.loads((directory / "batch.json").read_text())
+        dataset = bcq.load(directory / "batch.hdf5")
+        ends = np.flatnonzero(dataset.terminated | dataset.truncated) + 1
+        earned = [float(part.sum()) for part in np.split(dataset.rewards, ends)[: len(ends)]]
+        assert summary["transitions"] == batch.transitions == len(dataset)
+        assert summary["complete_episodes"] == len(earned) > 0
+        assert summary["mean_return"] == pytest.approx(np.mean(earned), rel=1e-5)
+        assert summary["largest_reward"] == pytest.approx(np.abs(dataset.rewards).max())
+
+
+def test_trials_are_compared_at_the_steps_of_the_first() -> None:
+    steps, values = aligned([[(0, 1.0), (10, 3.0)], [(0, 0.0), (5, 10.0), (20, 40.0)]])
+    assert steps.tolist() == [0, 10]
+    assert values.tolist() == [[1, 3], [0, 20]]
+
+
+def test_numbers_of_a_record_have_six_digits() -> None:
+    assert rounded(np.float32(1234567.0)) == 1234570
+    assert rounded(0.00012345678) == 0.000123457
 
 
 # The last policy and critics

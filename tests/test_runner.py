@@ -8,8 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,16 @@ import pytest
 from bcq.experiments import runner
 from bcq.experiments.jobs import Job, directory_name, is_finished, perform
 from bcq.experiments.kinds import Batch, steps_done
-from bcq.experiments.runner import LocalProcesses, Outcome, run_jobs
+from bcq.experiments.runner import (
+    Board,
+    LocalProcess,
+    LocalProcesses,
+    Outcome,
+    Running,
+    run_jobs,
+)
+from bcq.system import interruption, progress
+from bcq.system.errors import InterruptionError
 from bcq.system.files import locked
 from bcq.system.progress import words
 
@@ -156,6 +166,124 @@ def test_the_board_says_what_runs_and_what_is_left(tmp_path: Path) -> None:
     assert text.endswith("\x1b[Jdone    c in 0 s\n")  # the moving part is gone
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds that pass only where a test says so."""
+    now = [0.0]
+    fake = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda _: None)
+    monkeypatch.setattr(runner, "time", fake)
+    return now
+
+
+def at_step(job: Job, step: int, folder: Path) -> None:
+    (folder / directory_name(job)).mkdir(exist_ok=True)
+    (folder / directory_name(job) / "metrics.jsonl").write_text(json.dumps({"step": step}) + "\n")
+
+
+def test_a_jobs_time_is_told_by_its_own_speed_or_that_of_its_kind(
+    tmp_path: Path, clock: list[float]
+) -> None:
+    one, two, other = (Step(name, length=1_000) for name in ("x-seed0", "x-seed1", "y-seed0"))
+    board = Board(3, tmp_path, Terminal())
+    running = Running(one, Instant(0), begun=0.0, steps_before=100)
+    at_step(one, 100, tmp_path)
+    clock[0] = 10.0
+    assert running.speed(tmp_path) is None
+    assert board.seconds_left(running) is None
+    at_step(one, 300, tmp_path)
+    assert running.speed(tmp_path) == 20
+    assert board.seconds_left(running) == 35
+    assert board.seconds_of(two) is None
+    board.learn(running)  # it did not begin at the beginning
+    assert board.seconds_of(two) is None
+    board.learn(replace(running, steps_before=0))
+    assert board.seconds_of(two) == 10
+    at_step(two, 500, tmp_path)
+    assert board.seconds_of(two) == 5
+    assert board.seconds_of(other) is None
+    fresh = Running(two, Instant(0), begun=10.0, steps_before=500)
+    assert board.seconds_left(fresh) == 5
+
+
+def test_the_board_adds_up_what_is_known(tmp_path: Path, clock: list[float]) -> None:
+    jobs: list[Job] = [Step(f"x-seed{i}", length=1_000) for i in range(4)]
+    screen = Terminal()
+    board = Board(9, tmp_path, screen)
+    running = {i: Running(jobs[i], Instant(0), begun=0.0, steps_before=0) for i in (0, 1)}
+    clock[0] = 10.0
+    for job in jobs[:2]:
+        at_step(job, 500, tmp_path)
+    outcome = Outcome([A, B], {"name": "line"}, [C])
+    board.show(running, [jobs[2]], outcome)  # 10 s twice, and one of which nothing is known
+    head, first, second = screen.getvalue().splitlines()
+    assert head == "2 of 9 jobs done, 1 failed, 1 skipped; at least 10 s to go"
+    assert first.split() == ["x-seed0", "500", "of", "1,000", "50/s", "10", "s", "to", "go"]
+    assert second.split()[0] == "x-seed1"
+    board.speeds["x"] = 100.0
+    board.show(running, jobs[2:], outcome)  # 10 s twice and 10 s twice, on two workers
+    assert "\x1b[3F\x1b[J2 of 9 jobs done, 1 failed, 1 skipped; 20 s to go" in screen.getvalue()
+    board.say("a line that stays")
+    assert screen.getvalue().endswith("\x1b[3F\x1b[Ja line that stays\n")
+    board.clear()
+    assert screen.getvalue().endswith("a line that stays\n")
+
+
+def test_a_board_is_drawn_on_terminals_only_and_never_in_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = io.StringIO()
+    Board(1, tmp_path, plain).show({}, [A], Outcome([], {}, []))
+    assert plain.getvalue() == ""
+    monkeypatch.setattr(progress, "silent", True)
+    screen = Terminal()
+    board = Board(1, tmp_path, screen)
+    board.show({}, [A], Outcome([], {}, []))
+    board.say("nothing")
+    assert screen.getvalue() == ""
+
+
+@dataclass
+class Stubborn:
+    """A process that ends at the nth order, or was never asked."""
+
+    ends_at: int
+    orders: list[str] = field(default_factory=list)
+
+    def terminate(self) -> None:
+        self.orders.append("terminate")
+
+    def kill(self) -> None:
+        self.orders.append("kill")
+
+    def wait(self, seconds: float) -> None:
+        assert seconds == 60
+        if len(self.orders) < self.ends_at:
+            raise subprocess.TimeoutExpired("worker", seconds)
+
+
+@pytest.mark.parametrize("orders", [1, 2, 3])
+def test_a_worker_is_asked_twice_before_it_is_killed(orders: int) -> None:
+    process: Any = Stubborn(orders)
+    LocalProcess(process).stop()
+    assert process.orders == ["terminate", "terminate", "kill"][:orders]
+
+
+def test_jobs_that_need_a_skipped_one_are_skipped_too(tmp_path: Path) -> None:
+    outcome, _ = run([Step("e", (C,)), D], tmp_path, InThisProcess(slots=1, failing=["a"]))
+    assert [job.name for job in outcome.skipped] == ["b", "c", "e"]
+    assert [job.name for job in outcome.done] == ["d"]
+
+
+def test_a_request_to_stop_says_how_far_it_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = InThisProcess(slots=1)
+    monkeypatch.setattr(interruption, "requested", lambda: len(engine.started) == 2)
+    with pytest.raises(InterruptionError, match="1 of 4 jobs are done"):
+        run([C, D], tmp_path, engine)
+    assert [process.stopped for process in engine.processes] == [False, True]
+
+
 def test_progress_is_read_from_the_jobs_folder(tmp_path: Path) -> None:
     folder = tmp_path / directory_name(A)
     folder.mkdir()
@@ -208,7 +336,16 @@ run_jobs([{long!r}], Path({str(tmp_path)!r}), LocalProcesses(), screen=sys.stdou
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(5, "5 s"), (89, "89 s"), (3_000, "50 min"), (7_260, "2 h 01 min")]
+    ("seconds", "text"),
+    [
+        (5, "5 s"),
+        (89, "89 s"),
+        (90, "2 min"),
+        (3_000, "50 min"),
+        (89 * 60, "89 min"),
+        (90 * 60, "1 h 30 min"),
+        (7_260, "2 h 01 min"),
+    ],
 )
 def test_durations_are_said_as_people_say_them(seconds: float, text: str) -> None:
     assert words(seconds) == text

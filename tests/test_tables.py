@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from bcq.data.bounds import ActionBounds
 from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
 from bcq.data.formats import Hints, arrow, convert, read, tables
-from bcq.data.formats.mapping import parse_columns
+from bcq.data.formats.mapping import USUAL_NAMES, find_columns, parse_columns
 from bcq.system.errors import InputError
 from refusals import refusal
 
@@ -123,6 +124,49 @@ def test_times_may_be_times(tmp_path: Path) -> None:
     assert_same(bcq.load(write(tmp_path / "log.parquet", log)), expected(table()))
 
 
+KEYS = {
+    "float": lambda n: pa.array(n / 4, pa.float32()),
+    "decimal": lambda n: pa.array([Decimal(int(i)) / 4 for i in n], pa.decimal128(6, 2)),
+    "date": lambda n: pa.array(n, pa.int32()).cast(pa.date32()),
+    "time": lambda n: pa.array(n, pa.int32()).cast(pa.time32("s")),
+    "timestamp": lambda n: pa.array(n, pa.int64()).cast(pa.timestamp("us")),
+    "unsigned": lambda n: pa.array(n, pa.uint8()),
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_episodes_and_steps_of_any_kind_are_put_in_order(kind: str, tmp_path: Path) -> None:
+    order = np.random.default_rng(3).permutation(ROWS)
+    log = {name: values[order] for name, values in table().items()}
+    log |= {name: KEYS[kind](log[name]) for name in ("episode", "step")}
+    assert_same(bcq.load(write(tmp_path / "log.parquet", log)), expected(table()))
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())]
+)
+def test_episodes_by_name_are_in_the_order_in_which_they_begin(
+    kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow, "BATCH_ROWS", 4)
+    order = np.argsort(table()["step"], kind="stable")
+    log = {name: values[order] for name, values in table().items()}
+    log["episode"] = pa.array([f"run {9 - i}" for i in log["episode"]], pa.string()).cast(kind)
+    assert_same(bcq.load(write(tmp_path / "log.parquet", log)), expected(table()))
+
+
+def test_numbers_of_any_kind_are_read(tmp_path: Path) -> None:
+    log = table()
+    log["obs_0"] = np.arange(ROWS) % 2
+    log["obs_1"] = np.arange(ROWS) + 2.0**54
+    log["reward"] = np.arange(ROWS) / 4
+    plain = bcq.load(write(tmp_path / "plain.parquet", log))
+    log["obs_0"] = log["obs_0"] == 1
+    log["obs_1"] = np.arange(ROWS) + 2**54  # more digits than any float has
+    log["reward"] = pa.array([Decimal(i) / 4 for i in range(ROWS)], pa.decimal128(6, 2))
+    assert_same(bcq.load(write(tmp_path / "log.parquet", log)), plain)
+
+
 def test_without_episodes_a_step_that_falls_back_begins_one(path: Path) -> None:
     log = table()
     del log["episode"]
@@ -145,9 +189,9 @@ def test_rows_out_of_order_are_sorted_and_told(path: Path) -> None:
     columns = read(write(path, log), Hints())
     assert_same(Dataset.from_columns(columns), expected(table()))
     assert [(f.kind, f.severity) for f in columns.findings] == [("out-of-order", "note")]
-    moved = np.flatnonzero(order != np.arange(ROWS))
     assert columns.findings[0].rows is not None
-    assert len(columns.findings[0].rows) == len(moved)
+    assert columns.findings[0].rows.tolist() == [i for i in range(ROWS) if order[i] != i]
+    assert columns.findings[0].field == "rows"
 
 
 def test_interleaved_episodes_are_put_together(path: Path) -> None:
@@ -175,6 +219,46 @@ def test_a_missing_value_is_a_fault_with_its_row(path: Path) -> None:
     log = table()
     log["step"] = [None if row == 7 else int(v) for row, v in enumerate(log["step"])]
     assert "step, row 7: is missing" in refusal(write(path, log))
+
+
+def test_a_missing_key_is_named_by_its_row_in_any_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow, "BATCH_ROWS", 3)
+    log = table()
+    log["step"] = [None if row in (7, 8, 20) else int(v) for row, v in enumerate(log["step"])]
+    message = refusal(write(tmp_path / "log.parquet", log))
+    assert "step, row 7: is missing" in message
+
+
+def test_gaps_and_repeated_steps_are_those_of_the_rows_of_the_file(path: Path) -> None:
+    log = {name: np.delete(values, [8, 20], axis=0)[::-1] for name, values in table().items()}
+    gaps = [f for f in read(write(path, log), Hints()).findings if f.kind == "gap"]
+    assert gaps[0].rows is not None
+    assert gaps[0].rows.tolist() == [ROWS - 3 - 18, ROWS - 3 - 7]
+    log = table()
+    log["step"][10] = log["step"][9]
+    backwards = {name: values[::-1] for name, values in log.items()}
+    assert f"step, row {ROWS - 10}: is the step of another" in refusal(write(path, backwards))
+
+
+def test_a_gap_is_more_than_half_a_usual_step_too_long(path: Path) -> None:
+    log = table()
+    log["step"] = log["step"] * 10
+    log["step"][8:14] += 4  # late, but nothing can be missing
+    assert read(write(path, log), Hints()).findings == ()
+    log["step"][10:14] += 6
+    log["step"][25:27] += 10_000  # one long pause does not hide a short one
+    gaps = read(write(path, log), Hints()).findings
+    assert [f.rows.tolist() for f in gaps if f.rows is not None] == [[9, 24]]
+
+
+def test_episodes_of_one_step_have_no_gaps(path: Path) -> None:
+    log = table() | {f"next_obs_{i}": np.arange(ROWS) + i for i in range(2)}
+    log |= {"episode": np.arange(ROWS), "step": np.arange(ROWS)[::-1]}
+    columns = read(write(path, log), Hints())
+    assert columns.findings == ()
+    assert Dataset.from_columns(columns).episodes.tolist() == [[i, i + 1] for i in range(ROWS)]
 
 
 def test_a_gap_cuts_the_episode_and_is_told(path: Path) -> None:
@@ -234,6 +318,55 @@ def test_patterns_take_columns_in_the_order_of_the_file(path: Path) -> None:
     write(path, table())
     dataset = bcq.load(path, columns={"observations": ["obs_1", "obs_[0]"]})
     np.testing.assert_array_equal(dataset.observations[:, ::-1], expected(table()).observations)
+
+
+# Under which names columns are found without being asked for.
+KNOWN = {
+    "episode": "episode episode_id trajectory trajectory_id",
+    "step": "step timestep time timestamp t",
+    "observations": "observations observation obs states state",
+    "actions": "actions action acts act",
+    "rewards": "rewards reward rews rew",
+    "next_observations": "next_observations next_observation next_obs next_states",
+    "terminated": "terminated terminals terminal terminations",
+    "truncated": "truncated timeouts timeout truncations time_out",
+    "qpos": "qpos",
+    "qvel": "qvel",
+}
+MATRICES = ("observations", "actions", "next_observations", "qpos", "qvel")
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_usual_names_are_known(name: str) -> None:
+    others = {other: [words.split()[0]] for other, words in KNOWN.items() if other != name}
+    present = [words[0] for words in others.values()]
+    for usual in KNOWN[name].split():
+        assert find_columns({}, USUAL_NAMES, [*present, usual])[name] == (usual,)
+        found = find_columns({}, arrow.TABLE_NAMES, [*present, usual])
+        assert found == {other: tuple(names) for other, names in others.items()} | {name: (usual,)}
+        if name in MATRICES:
+            numbered = (f"{usual}_0", f"{usual}_1")
+            found = find_columns({}, arrow.TABLE_NAMES, [usual, *numbered])
+            assert found[name] == numbered
+
+
+def test_the_first_usual_name_that_is_there_is_taken() -> None:
+    found = find_columns({}, USUAL_NAMES, ["rew", "t", "reward", "step"])
+    assert found == {"rewards": ("reward",), "step": ("step",)}
+    assert find_columns({"step": ["t"]}, USUAL_NAMES, ["t", "step"]) == {"step": ("t",)}
+
+
+def test_a_mapping_file_has_a_largest_size(tmp_path: Path) -> None:
+    path = tmp_path / "map.json"
+    path.write_text('{"rewards": "gain"}'.ljust(2**20))
+    assert parse_columns([str(path)]) == {"rewards": ("gain",)}
+    path.write_text('{"rewards": "gain"}'.ljust(2**20 + 1))
+    with pytest.raises(InputError, match="is too large for a mapping file"):
+        parse_columns([str(path)])
+
+
+def test_a_column_may_have_an_equals_sign_in_its_name() -> None:
+    assert parse_columns(["rewards=a=b"]) == {"rewards": ("a=b",)}
 
 
 @pytest.mark.parametrize(
@@ -367,6 +500,86 @@ def test_parts_of_awkward_logs_hold_the_transitions_found_by_hand(
             )
             rows = zip(*(column.tolist() for column in columns), strict=True)
             assert list(rows) == transitions(log), seed
+
+
+@pytest.mark.parametrize(
+    ("group", "window", "ends"),
+    [
+        (4, 5, [0, 8, 16, 24, 30]),
+        (30, 5, [0, 5, 10, 15, 20, 30]),
+        (5, 5, [0, 5, 10, 15, 20, 25, 30]),
+        (4, 7, [0, 8, 16, 24, 30]),
+        (6, 3, [0, 6, 12, 18, 24, 30]),
+        (7, 3, [0, 3, 7, 10, 14, 17, 21, 24, 28, 30]),
+        (30, 0, [*range(29), 30]),
+    ],
+)
+def test_parts_end_with_row_groups_where_they_can(
+    group: int, window: int, ends: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "log.parquet", table(), row_group_size=group)
+    monkeypatch.setattr(tables, "WINDOW_BYTES", 4 * 8 * window)
+    with tables.opened(path, {}) as log:
+        assert tables.window_ends(log) == ends
+
+
+def test_a_part_reads_the_row_groups_that_hold_it_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "log.parquet", table(), row_group_size=5)
+    monkeypatch.setattr(arrow, "BATCH_ROWS", 2)
+    batches, read_batches = arrow.batches, []
+
+    def recorded(file: Any, names: Any, wanted: Any, groups: Any = None) -> Any:
+        for batch in batches(file, names, wanted, groups):
+            read_batches.append(groups[0])
+            yield batch
+
+    with tables.opened(path, {}) as log:
+        monkeypatch.setattr(tables, "batches", recorded)
+        arrays = log.window(10, 18)
+    assert arrays["rewards"].tolist() == np.float32(table()["reward"][10:18]).tolist()
+    assert read_batches == [2, 2, 2, 3, 3]
+
+
+def test_a_csv_file_is_read_by_what_all_of_it_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first block has whole numbers where the last has not, and notes that look like some."""
+    monkeypatch.setattr(arrow, "CSV_BLOCK", 200)
+    log = table()
+    log["reward"] = np.where(np.arange(ROWS) < 25, 1, 0.5)
+    log["obs_0"] = np.where(np.arange(ROWS) < 25, 3, 0.25)
+    log["note"] = [1] * 25 + ["text"] * (ROWS - 25)
+    texts = [[str(v) for v in np.asarray(values).tolist()] for values in log.values()]
+    texts = [[text.removesuffix(".0") for text in values] for values in texts]
+    path = tmp_path / "log.csv"
+    path.write_text("\n".join(",".join(row) for row in [log, *zip(*texts, strict=True)]))
+    assert_same(bcq.load(path), expected(log))
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    log = table()
+    for name, words in (
+        ("obs_0", "obs_0: there are several columns"),
+        ("reward", "give one column"),
+    ):
+        arrays = [pa.array(values) for values in (*log.values(), log[name])]
+        pq.write_table(pa.Table.from_arrays(arrays, [*log, name]), tmp_path / "log.parquet")
+        assert words in refusal(tmp_path / "log.parquet")
+
+
+def test_a_table_is_converted_with_the_environment_it_is_told(path: Path) -> None:
+    log = table() | {"action_0": np.linspace(-2, 2, ROWS)}
+    del log["action_1"]
+    write(path, log)
+    rows, found = convert(path, path.with_name("log.hdf5"), Hints(environment="Pendulum-v1"))
+    dataset = bcq.load(path.with_name("log.hdf5"))
+    assert dataset.provenance.environment == "Pendulum-v1"
+    assert dataset.bounds.high.tolist() == [2]
+    assert (rows, found) == (len(dataset), ())
+    loaded = bcq.load(path, environment="Pendulum-v1")
+    assert loaded.bounds.high.tolist() == [2]
 
 
 def test_faults_in_a_part_stop_the_conversion_and_leave_nothing(

@@ -35,6 +35,7 @@ from bcq.simulation.values import (
     require_measurable,
     true_values,
 )
+from bcq.training import policy as policies
 from bcq.training.policy import Policy
 
 NAME, LIMIT, CLIFF = "Decay-v0", 30, 4.0
@@ -413,7 +414,7 @@ def test_rollouts_that_end_compile_for_few_numbers_of_them(
         sizes.add(len(observations))
         return original(learner, observations, *others)
 
-    monkeypatch.setattr("bcq.training.policy.act_in_rows", watched)
+    monkeypatch.setattr("bcq.training.loop.policy.act_in_rows", watched)
     monkeypatch.setattr("bcq.simulation.values.HORIZON", 3)
     dataset = make_batch()
     values = measure_values(policy_for(dataset), dataset, NAME, discount=DISCOUNT, seed=1)

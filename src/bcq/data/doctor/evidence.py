@@ -62,8 +62,7 @@ class Evidence:
 
     def same(self, one: Floats, other: Floats) -> Flags:
         """Row by row, whether two observations are one but for rounding."""
-        with np.errstate(over="ignore"):
-            return (np.abs(one - other) <= (SAME * self.spread).astype(np.float32)).all(axis=1)
+        return (np.abs(one - other) <= (SAME * self.spread).astype(np.float32)).all(axis=1)
 
 
 Advice = Callable[[Evidence], Iterator[Finding]]

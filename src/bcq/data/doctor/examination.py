@@ -74,9 +74,10 @@ def examine(
         arrays, kept = without(arrays, bad)
         evidence = evidence_of(columns, arrays, bounds, discount)
         advice: list[Finding] = []
-        for check in ADVICE if len(kept) else ():
-            interruption.check()
-            advice += check(evidence)
+        with np.errstate(over="ignore", invalid="ignore"):  # differences of the largest numbers
+            for check in ADVICE if len(kept) else ():
+                interruption.check()
+                advice += check(evidence)
         found += [columns.in_file(replace(f, rows=kept[f.rows])) for f in advice]
     return sorted((*found, *columns.findings), key=lambda f: SEVERITIES.index(f.severity))
 

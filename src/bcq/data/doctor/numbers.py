@@ -67,7 +67,7 @@ def flat_rewards(batch: Evidence) -> Iterator[Finding]:
 def far_from_bounds(batch: Evidence) -> Iterator[Finding]:
     """Actions that use a small part of their range are on another scale, or the bounds are."""
     reach = np.abs(batch.bounds.normalise(batch.actions)).max(axis=0)
-    moving = (np.ptp(batch.actions, axis=0) > 0) & (batch.bounds.half_width > 0)
+    moving = np.ptp(batch.actions, axis=0) > 0
     small = np.flatnonzero(moving & (reach < 0.5))
     if len(small):
         yield Finding(
@@ -90,7 +90,7 @@ def discrete_actions(batch: Evidence) -> Iterator[Finding]:
         for i, column in enumerate(sample.T)
         if np.ptp(column) > 0
         and len(column) >= 100
-        and (len(np.unique(column)) <= 16 or (np.ptp(column) > 1 and (column % 1 == 0).all()))
+        and (len(np.unique(column)) <= 16 or (column % 1 == 0).all())
     ]
     if few:
         yield Finding(
