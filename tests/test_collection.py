@@ -37,6 +37,7 @@ from bcq.data.columns import Provenance
 from bcq.data.dataset import Dataset
 from bcq.simulation.environments import Environment, make, task_of
 from bcq.simulation.rollouts import lockstep
+from bcq.system import errors
 from bcq.system.errors import InputError
 from bcq.system.seeds import Role, derive, reset_seed
 from bcq.training import policy as policies
@@ -212,7 +213,7 @@ def test_demonstrations_compile_once_for_a_wave_and_close_its_environments(
         sizes.add(len(observations))
         return original(learner, observations, *others)
 
-    monkeypatch.setattr("bcq.training.loop.policy.act_in_rows", watched)
+    monkeypatch.setattr("bcq.training.policy.act_in_rows", watched)
     monkeypatch.setattr(short_task.ShortTask, "close", lambda env: closed.append(id(env)))
     collect(imitation(expert(NAME), transitions=200))
     assert sizes == {WAVE}
@@ -279,7 +280,7 @@ def test_only_a_collection_that_can_go_on_and_is_not_done_is_interrupted(
     monkeypatch.setattr("bcq.system.interruption.requested", lambda: True)
     assert len(collect(random_batch(NAME, transitions=250))) == 250
     assert len(collect(random_batch(NAME, transitions=20), folder=tmp_path / "short")) == 20
-    with pytest.raises(bcq.errors.InterruptionError, match="of 250 transitions are kept in"):
+    with pytest.raises(errors.InterruptionError, match="of 250 transitions are kept in"):
         collect(random_batch(NAME, transitions=250), folder=tmp_path / "long")
 
 

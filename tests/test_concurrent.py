@@ -283,7 +283,7 @@ def test_every_algorithm_trains_resumes_and_is_evaluated_by_the_same_commands(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("bcq.runs.directory.directory.origin.use_compilation_cache", lambda: None)
+    monkeypatch.setattr("bcq.runs.origin.use_compilation_cache", lambda: None)
     known = {field.name for field in fields(ALGORITHMS[name])}
     sizes = {"hidden_sizes", "vae_hidden_sizes"} & known
     assert sizes
@@ -320,7 +320,7 @@ def test_every_algorithm_trains_resumes_and_is_evaluated_by_the_same_commands(
 def test_the_command_line_refuses_a_concurrent_run_without_complete_episodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bcq.runs.directory.directory.origin.use_compilation_cache", lambda: None)
+    monkeypatch.setattr("bcq.runs.origin.use_compilation_cache", lambda: None)
     bcq.save(bcq.collect_random("Pendulum-v1", transitions=50), tmp_path / "cut.hdf5")
     with pytest.raises(SystemExit) as caught:
         main(["train", "bc", "--data", str(tmp_path / "cut.hdf5"), "--concurrent"])

@@ -12,6 +12,7 @@ import bcq
 from bcq.algorithms import BCConfig, BCQConfig, DDPGConfig
 from bcq.algorithms.learning import AlgorithmConfig
 from bcq.collection.behaviour import BehaviourSchedule
+from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
 from bcq.experiments import estimate as module
 from bcq.experiments.estimate import Speeds, bytes_of, estimate, longest_chain, seconds_of
@@ -94,8 +95,8 @@ def test_without_states_of_a_simulator_a_row_is_smaller() -> None:
         .arrays.items()
         if name not in ("qpos", "qvel")
     }
-    columns = bcq.dataset.Columns("log", arrays, bcq.dataset.Provenance())
-    bounds = bcq.dataset.ActionBounds(np.array([-2.0]), np.array([2.0]))
+    columns = Columns("log", arrays, Provenance())
+    bounds = bcq.ActionBounds(np.array([-2.0]), np.array([2.0]))
     speeds.data["Pendulum-v1"] = Dataset.from_columns(columns, bounds)
     row = 4 * (2 * 3 + 1) + 32
     assert bytes_of(Batch("random", "Pendulum-v1", 100, 0), speeds) == 100 * row + KEPT

@@ -337,7 +337,7 @@ def test_an_evaluation_compiles_for_few_numbers_of_episodes(
         sizes.append(len(observations))
         return original(learner, observations, *others)
 
-    monkeypatch.setattr("bcq.training.loop.policy.act_in_rows", watched)
+    monkeypatch.setattr("bcq.training.policy.act_in_rows", watched)
     result = bcq.evaluate(SAMPLING, NAME, episodes=40)
     assert len(set(result.lengths.tolist())) > 5
     assert set(sizes) == {40, 20}

@@ -318,7 +318,7 @@ def test_a_worker_ends_when_the_runner_is_killed(tmp_path: Path) -> None:
     code = f"""
 import sys
 from pathlib import Path
-from bcq.experiments.jobs import Batch
+from bcq.experiments.kinds import Batch
 from bcq.experiments.runner import LocalProcesses, run_jobs
 run_jobs([{long!r}], Path({str(tmp_path)!r}), LocalProcesses(), screen=sys.stdout)
 """

@@ -844,8 +844,8 @@ def test_timing_is_of_the_updates_since_the_last_row(
 ) -> None:
     clock = count(step=0.12342)  # between two looks at it
     watch = SimpleNamespace(perf_counter=clock.__next__)
-    monkeypatch.setattr("bcq.runs.directory.recording.time", watch)
-    monkeypatch.setattr("bcq.runs.directory.recording.evaluate_into", lambda *_: next(clock))
+    monkeypatch.setattr("bcq.runs.recording.time", watch)
+    monkeypatch.setattr("bcq.runs.recording.evaluate_into", lambda *_: next(clock))
     run = trained(tmp_path)
     assert run.read("timing.jsonl") == [
         {"step": step, "seconds": 0.1234} for step in (100, 200, 300, 400)

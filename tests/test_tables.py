@@ -18,6 +18,7 @@ from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
 from bcq.data.formats import Hints, arrow, convert, read, tables
 from bcq.data.formats.mapping import USUAL_NAMES, find_columns, parse_columns
+from bcq.simulation.environments import registered_bounds
 from bcq.system.errors import InputError
 from refusals import refusal
 
@@ -573,7 +574,11 @@ def test_a_table_is_converted_with_the_environment_it_is_told(path: Path) -> Non
     log = table() | {"action_0": np.linspace(-2, 2, ROWS)}
     del log["action_1"]
     write(path, log)
-    rows, found = convert(path, path.with_name("log.hdf5"), Hints(environment="Pendulum-v1"))
+    rows, found = convert(
+        path,
+        path.with_name("log.hdf5"),
+        Hints(environment="Pendulum-v1", bounds_of=registered_bounds),
+    )
     dataset = bcq.load(path.with_name("log.hdf5"))
     assert dataset.provenance.environment == "Pendulum-v1"
     assert dataset.bounds.high.tolist() == [2]

@@ -414,7 +414,7 @@ def test_rollouts_that_end_compile_for_few_numbers_of_them(
         sizes.add(len(observations))
         return original(learner, observations, *others)
 
-    monkeypatch.setattr("bcq.training.loop.policy.act_in_rows", watched)
+    monkeypatch.setattr("bcq.training.policy.act_in_rows", watched)
     monkeypatch.setattr("bcq.simulation.values.HORIZON", 3)
     dataset = make_batch()
     values = measure_values(policy_for(dataset), dataset, NAME, discount=DISCOUNT, seed=1)
