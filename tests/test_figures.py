@@ -10,7 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bcq.experiments.records import Record
-from bcq.paper import figures
+from bcq.paper import drawing, figures
+from bcq.paper.extrapolation import figure_1
+from bcq.paper.perturbation import figure_7
+from bcq.paper.random_behaviour import figure_9
+from bcq.paper.results import figure_2
+from bcq.paper.uncertainty import figure_8
+from bcq.paper.values import figure_3
 from test_claims import as_in_the_paper, measured, record
 
 HERE = "Hopper-v5"
@@ -51,7 +57,7 @@ def trials(task: str, algorithm: str, level: float, **changes: Any) -> list[Reco
 
 def test_a_line_of_values_is_the_mean_of_its_trials_and_each_of_them() -> None:
     runs = trials("imitation", "bcq", 1.0, experiments=["values"])
-    (axes,) = panels(figures.figure_3(runs))
+    (axes,) = panels(figure_3(runs))
     assert lines_of(axes)["BCQ"] == [30, 60]  # the minibatches' and the pairs' estimates
     assert lines_of(axes)["BCQ, true value"] == [90]
     thin = [line for line in axes.get_lines() if str(line.get_label()).startswith("_")]
@@ -64,7 +70,7 @@ def test_a_line_of_values_is_the_mean_of_its_trials_and_each_of_them() -> None:
 
 def test_figure_1_has_batch_and_expert_as_means() -> None:
     runs = trials("imitation", "ddpg", 1.0, experiments=["extrapolation"])
-    above, below = panels(figures.figure_1(runs))
+    above, below = panels(figure_1(runs))
     assert lines_of(above)["the batch"] == [21, 21]
     assert lines_of(above)["expert, without noise"] == [210, 210]
     assert lines_of(above)["DDPG"][-1] == 3
@@ -80,7 +86,7 @@ def test_a_panel_has_its_own_task_environment_and_phi() -> None:
         *trials("imitation", "bcq", 100.0, experiments=["random"]),
     ]
     for runs in ([*wanted, *strangers], [*strangers, *wanted]):
-        found = {axes.get_title(): lines_of(axes) for axes in panels(figures.figure_2(runs))}
+        found = {axes.get_title(): lines_of(axes) for axes in panels(figure_2(runs))}
         assert found[f"{HERE}: imitation"]["BCQ"][-1] == pytest.approx(3)
         assert found[f"{HERE}: imitation"]["the batch"] == [21, 21]
         assert found[f"{HERE}: imperfect"]["BCQ"][-1] == pytest.approx(300)
@@ -99,7 +105,7 @@ def test_figure_7_has_a_line_for_each_phi() -> None:
         )
     ]
     others = trials("imperfect", "bcq", 50.0, settings={"max_perturbation": 0.7})
-    returns, values = panels(figures.figure_7([*runs, *others]))
+    returns, values = panels(figure_7([*runs, *others]))
     for label, level in (("Φ = 0.05", 1), ("Φ = 0.5", 2), ("Φ = 2", 3)):
         assert lines_of(returns)[label][-1] == pytest.approx(3 * level)
         assert lines_of(values)[label] == [30 * level, 60 * level]
@@ -118,7 +124,7 @@ def test_figures_8_and_9_have_the_truths_that_they_are_about() -> None:
             experiments=["uncertainty"],
         )
     ]
-    _, values = panels(figures.figure_8(ensembles))
+    _, values = panels(figure_8(ensembles))
     named = [label for label in lines_of(values) if not label.startswith("_")]
     assert named == [
         f"ensemble of {members}{truth}" for members in (4, 10) for truth in ("", ", true value")
@@ -129,7 +135,7 @@ def test_figures_8_and_9_have_the_truths_that_they_are_about() -> None:
         for name, level in (("bcq", 1.0), ("ddpg", 2.0))
         for run in trials("random", name, level, experiments=["random"])
     ]
-    _, values = panels(figures.figure_9(on_random))
+    _, values = panels(figure_9(on_random))
     assert lines_of(values)["BCQ, true value"] == [90]
     assert lines_of(values)["DDPG, true value"] == [180]
 
@@ -140,16 +146,16 @@ def test_figures_8_and_9_have_the_truths_that_they_are_about() -> None:
 def test_values_an_order_of_magnitude_apart_are_told_apart(estimate: float, scale: str) -> None:
     calm = record("imitation", "bcq", 1, estimates=[], truths=measured((5_000, 100.0)))
     wild = replace(calm, algorithm="ddpg", truths=measured((5_000, estimate)))
-    (axes,) = panels(figures.figure_3([calm, wild]))
+    (axes,) = panels(figure_3([calm, wild]))
     assert axes.get_yscale() == scale
 
 
 def test_an_experiment_without_runs_has_no_figure() -> None:
     others = [run for run in as_in_the_paper() if run.experiments == ["random"]]
-    for draw in (figures.figure_1, figures.figure_2, figures.figure_3, figures.figure_7):
+    for draw in (figure_1, figure_2, figure_3, figure_7):
         assert draw(others) is None
-    assert figures.figure_8(others) is None
-    assert figures.figure_9(as_in_the_paper()[:3]) is None
+    assert figure_8(others) is None
+    assert figure_9(as_in_the_paper()[:3]) is None
 
 
 def test_values_below_one_are_not_told_apart() -> None:
@@ -157,7 +163,7 @@ def test_values_below_one_are_not_told_apart() -> None:
     for estimate, scale in ((9.0, "linear"), (11.0, "symlog")):
         other = replace(tiny, algorithm="ddpg", estimates=[(0, estimate)])
         axes = Figure().subplots()
-        figures.value_lines(axes, {"bcq": [tiny], "ddpg": [other]}, figures.STYLES, truth_of=[])
+        drawing.value_lines(axes, {"bcq": [tiny], "ddpg": [other]}, drawing.STYLES, truth_of=[])
         assert axes.get_yscale() == scale
 
 
@@ -168,13 +174,13 @@ def test_panels_beside_each_other_are_environments_and_below_each_other_tasks() 
         for run in trials("imitation", "bcq", 1.0, env=env, experiments=["values"])
     ]
     runs += trials("imperfect", "bcq", 1.0, experiments=["values"])
-    found = panels(figures.figure_3(runs))
+    found = panels(figure_3(runs))
     titles = [f"{HERE}: imitation", "HalfCheetah-v5: imitation", f"{HERE}: imperfect"]
     assert [axes.get_title() for axes in found] == titles  # and no empty panel
     rows = [axes.get_subplotspec().rowspan.start for axes in found]  # type: ignore[union-attr]
     columns = [axes.get_subplotspec().colspan.start for axes in found]  # type: ignore[union-attr]
     assert (rows, columns) == ([0, 0, 1], [0, 1, 0])
-    found = panels(figures.figure_3(runs[:6]))
+    found = panels(figure_3(runs[:6]))
     assert [axes.get_title() for axes in found] == titles[:2]
 
 
@@ -210,9 +216,9 @@ def test_figures_of_two_panels_have_returns_with_the_batch_beside_values() -> No
         ),
     ]
     for draw, runs, labels in (
-        (figures.figure_9, random, ["BCQ", "DDPG"]),
-        (figures.figure_7, with_phi, ["Φ = 0.05", "Φ = 2"]),
-        (figures.figure_8, of_ensembles, ["BCQ", "ensemble of 4", "ensemble of 10"]),
+        (figure_9, random, ["BCQ", "DDPG"]),
+        (figure_7, with_phi, ["Φ = 0.05", "Φ = 2"]),
+        (figure_8, of_ensembles, ["BCQ", "ensemble of 4", "ensemble of 10"]),
     ):
         returns, values = panels(draw(runs))
         assert [*lines_of(returns)] == [*labels, "the batch"]
@@ -234,13 +240,13 @@ def test_figures_of_two_panels_have_returns_with_the_batch_beside_values() -> No
 
 def test_one_legend_names_every_line_once_and_the_title_the_place() -> None:
     runs = trials("imitation", "bcq", 1.0, experiments=["values"])
-    figure = figures.figure_3([*runs, *trials("imperfect", "bcq", 1.0, experiments=["values"])])
+    figure = figure_3([*runs, *trials("imperfect", "bcq", 1.0, experiments=["values"])])
     assert figure is not None
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["BCQ", "BCQ, true value"]
     assert figure.get_suptitle().startswith(f"{HERE}: estimated values")
     there = trials("imitation", "bcq", 1.0, env="HalfCheetah-v5", experiments=["values"])
-    figure = figures.figure_3([*runs, *there])
+    figure = figure_3([*runs, *there])
     assert figure is not None
     assert figure.get_suptitle().startswith("estimated values")
 
@@ -249,15 +255,15 @@ def test_what_was_not_measured_is_not_drawn() -> None:
     runs = trials("imitation", "ddpg", 1.0, experiments=["extrapolation"])
     unknown = {"mean_return": None, "expert_return": None, "largest_reward": 1.0}
     nothing = [replace(run, batch=unknown) for run in runs]
-    above, _ = panels(figures.figure_1(nothing))
+    above, _ = panels(figure_1(nothing))
     assert [label for label in lines_of(above) if not label.startswith("_")] == ["DDPG"]
-    above, _ = panels(figures.figure_1([*nothing[:2], runs[2]]))  # the third's alone
+    above, _ = panels(figure_1([*nothing[:2], runs[2]]))  # the third's alone
     assert lines_of(above)["the batch"] == [42, 42]
     assert "expert, without noise" not in lines_of(above)
-    above, _ = panels(figures.figure_1([replace(run, batch=None) for run in runs]))
+    above, _ = panels(figure_1([replace(run, batch=None) for run in runs]))
     assert not {"the batch", "expert, without noise"} & lines_of(above).keys()
     silent = [replace(runs[0], estimates=[], truths=[]), *runs[1:]]
-    (axes,) = panels(figures.figure_1(silent))  # no line of values where a trial has none
+    (axes,) = panels(figure_1(silent))  # no line of values where a trial has none
     assert axes.get_ylabel() == "return"
 
 
@@ -280,7 +286,7 @@ def test_every_figure_has_its_name_and_both_formats(
 
 def test_the_same_figure_gives_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        figure = figures.figure_3(trials("imitation", "bcq", 1.0, experiments=["values"]))
+        figure = figure_3(trials("imitation", "bcq", 1.0, experiments=["values"]))
         assert figure is not None
         for ending in ("pdf", "png"):
             path = tmp_path / f"{name}.{ending}"

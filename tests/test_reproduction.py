@@ -10,7 +10,10 @@ from matplotlib.axes import Axes
 from bcq.cli.application import main
 from bcq.experiments import runner
 from bcq.experiments.records import aligned, read_records, returns, write_records
-from bcq.paper import figures, reproduce
+from bcq.paper import drawing, figures, reproduce
+from bcq.paper.extrapolation import figure_1
+from bcq.paper.results import figure_2
+from bcq.paper.values import figure_3
 from bcq.paper.verdicts import CLAIMS
 from bcq.simulation import values
 from bcq.system.colours import COLOURS
@@ -121,20 +124,20 @@ def test_what_a_preset_does_not_have_is_said_in_one_line(tmp_path: Path) -> None
 
 def test_every_figure_is_drawn_in_the_colour_of_its_algorithm(tmp_path: Path) -> None:
     records = [one for one in as_in_the_paper() if one.env == "Hopper-v5"]
-    figure = figures.figure_2(records)
+    figure = figure_2(records)
     assert figure is not None
     for axes in figure.axes:
         for line in axes.get_lines():
             label = str(line.get_label())
-            if label in figures.NAMES.values():
-                name = next(key for key, value in figures.NAMES.items() if value == label)
+            if label in drawing.NAMES.values():
+                name = next(key for key, value in drawing.NAMES.items() if value == label)
                 assert line.get_color() == COLOURS[name]
     figures.draw_all(records, tmp_path)
     assert len(list(tmp_path.iterdir())) == 10
 
 
 def test_environments_stand_side_by_side_with_a_row_a_task() -> None:
-    figure = figures.figure_2(as_in_the_paper())
+    figure = figure_2(as_in_the_paper())
     assert figure is not None
     assert [axes.get_title() for axes in figure.axes] == [
         f"{env}: {task}"
@@ -153,7 +156,7 @@ def test_the_shaded_area_is_half_a_standard_deviation_over_trials() -> None:
     records = [one for one in as_in_the_paper() if one.env == "Hopper-v5"]
     finals = [one.final for one in records if (one.task, one.label) == ("imperfect", "bcq")]
     finals = [r for r in finals if r > 100]  # not those of a large Phi
-    figure = figures.figure_2(records)
+    figure = figure_2(records)
     assert figure is not None
     axes = figure.axes[3]
     assert lines_of(axes)["BCQ"][-1] == pytest.approx(np.mean(finals))
@@ -164,7 +167,7 @@ def test_the_shaded_area_is_half_a_standard_deviation_over_trials() -> None:
 
 
 def test_figure_1_has_agent_batch_and_truth() -> None:
-    figure = figures.figure_1([one for one in as_in_the_paper() if one.env == "Hopper-v5"])
+    figure = figure_1([one for one in as_in_the_paper() if one.env == "Hopper-v5"])
     assert figure is not None
     above, below = figure.axes[1], figure.axes[4]  # concurrent
     assert above.get_title() == "concurrent"
@@ -176,7 +179,7 @@ def test_figure_1_has_agent_batch_and_truth() -> None:
 
 
 def test_figure_3_draws_the_estimate_of_each_and_the_truth_of_bcq() -> None:
-    figure = figures.figure_3([one for one in as_in_the_paper() if one.env == "Hopper-v5"])
+    figure = figure_3([one for one in as_in_the_paper() if one.env == "Hopper-v5"])
     assert figure is not None
     lines = lines_of(figure.axes[2])
     assert lines["BCQ, true value"] == [100, 100, 100]

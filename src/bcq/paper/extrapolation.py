@@ -3,12 +3,23 @@
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from bcq.algorithms import DDPGConfig
 from bcq.experiments.jobs import Job
 from bcq.experiments.records import Record
 from bcq.paper import evidence as of
 from bcq.paper.claims import EARLY, OFF, SMOOTH, Measured
+from bcq.paper.drawing import (
+    STYLES,
+    batch_line,
+    by_label,
+    expert_line,
+    finished,
+    panels,
+    thin_returns,
+    value_lines,
+)
 from bcq.paper.evidence import Evidence, Measure, NotEnoughError, Numbers, Trial
 from bcq.paper.judging import AllOf, EachTrial, OnAverage
 from bcq.paper.presets import FIGURE_1, Preset
@@ -20,6 +31,25 @@ YOUNG = 2_000  # updates before which an estimate is that of an untrained networ
 def jobs(preset: Preset) -> list[tuple[int, Job]]:
     """The behavioural agents are needed by the batches; their curves are drawn too."""
     return [*preset.trainings("extrapolation", [DDPGConfig()])]
+
+
+def figure_1(records: Sequence[Record]) -> Figure | None:
+    """Returns above, values below; a thin line a trial, a bold one for the mean."""
+    panels_of = {
+        task: by_label(records, "extrapolation", task, ["behaviour", "ddpg"]) for task in FIGURE_1
+    }
+    tasks = [task for task, groups in panels_of.items() if groups["ddpg"]]
+    if not tasks:
+        return None
+    figure, grid = panels(2, len(tasks))
+    for column, task in enumerate(tasks):
+        groups = panels_of[task]
+        thin_returns(grid[0][column], groups, STYLES)
+        batch_line(grid[0][column], groups)
+        expert_line(grid[0][column], groups)
+        value_lines(grid[1][column], groups, STYLES, truth_of=["ddpg"])
+        grid[0][column].set_title(task)
+    return finished(figure, grid, records, "offline DDPG and the agent that made its batch")
 
 
 def of_the_behaviour(task: str) -> Measure:

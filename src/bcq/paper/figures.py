@@ -1,35 +1,19 @@
 """The paper's figures, from records."""
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib as mpl
-import numpy as np
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from bcq.algorithms import name_of
-from bcq.experiments.records import Numbers, Record, aligned, returns
-from bcq.paper import random_behaviour, results, values
-from bcq.paper.presets import FIGURE_1, MUJOCO, RECIPES, ExperimentName
-from bcq.system.colours import BATCH_COLOUR, COLOURS
+from bcq.experiments.records import Record
+from bcq.paper.drawing import Draw
+from bcq.paper.extrapolation import figure_1
+from bcq.paper.perturbation import figure_7
+from bcq.paper.random_behaviour import figure_9
+from bcq.paper.results import figure_2
+from bcq.paper.uncertainty import figure_8
+from bcq.paper.values import figure_3
 from bcq.system.files import make_directory, replacing
-
-Groups = Mapping[str, Sequence[Record]]  # the trials of each line
-Styles = Mapping[str, str]  # the colour of each line
-
-NAMES = {
-    "bcq": "BCQ",
-    "ddpg": "DDPG",
-    "dqn": "DQN",
-    "bc": "BC",
-    "vae-bc": "VAE-BC",
-    "behaviour": "behavioural agent",
-}
-BEHAVIOUR_COLOUR = "#777777"
 
 
 def draw_all(records: Sequence[Record], folder: Path) -> list[Path]:
@@ -58,135 +42,6 @@ def save(figure: Figure, path: Path) -> Path:
     return path
 
 
-def by_label(
-    records: Sequence[Record], experiment: ExperimentName, task: str, labels: Sequence[str]
-) -> dict[str, list[Record]]:
-    """The trials of each line of a panel, BCQ's at its default Phi."""
-    return {
-        label: [
-            one
-            for one in records
-            if experiment in one.experiments
-            and one.task == task
-            and one.label == label
-            and one.settings.get("max_perturbation", 0.05) == 0.05
-        ]
-        for label in labels
-    }
-
-
-def figure_1(records: Sequence[Record]) -> Figure | None:
-    """Returns above, values below; a thin line a trial, a bold one for the mean."""
-    panels_of = {
-        task: by_label(records, "extrapolation", task, ["behaviour", "ddpg"]) for task in FIGURE_1
-    }
-    tasks = [task for task, groups in panels_of.items() if groups["ddpg"]]
-    if not tasks:
-        return None
-    figure, grid = panels(2, len(tasks))
-    for column, task in enumerate(tasks):
-        groups = panels_of[task]
-        thin_returns(grid[0][column], groups, STYLES)
-        batch_line(grid[0][column], groups)
-        expert_line(grid[0][column], groups)
-        value_lines(grid[1][column], groups, STYLES, truth_of=["ddpg"])
-        grid[0][column].set_title(task)
-    return finished(figure, grid, records, "offline DDPG and the agent that made its batch")
-
-
-def task_by_environment(
-    records: Sequence[Record],
-    experiment: ExperimentName,
-    labels: Sequence[str],
-    draw: Callable[[Axes, dict[str, list[Record]]], None],
-    title: str,
-) -> Figure | None:
-    """A row a task, a column an environment, as in Figures 2 and 5."""
-    mine = [one for one in records if experiment in one.experiments]
-    environments = [env for env in MUJOCO if any(one.env == env for one in mine)]
-    tasks = [task for task in RECIPES if any(one.task == task for one in mine)]
-    if not mine:
-        return None
-    figure, grid = panels(len(tasks), len(environments))
-    for row, task in zip(grid, tasks, strict=True):
-        for axes, env in zip(row, environments, strict=True):
-            here = [one for one in mine if one.env == env]
-            draw(axes, by_label(here, experiment, task, labels))
-            axes.set_title(f"{env}: {task}")
-    return finished(figure, grid, mine, title)
-
-
-def figure_2(records: Sequence[Record]) -> Figure | None:
-    """Returns of every algorithm: mean over trials, half a standard deviation shaded."""
-
-    def draw(axes: Axes, groups: dict[str, list[Record]]) -> None:
-        shaded_returns(axes, groups, STYLES)
-        batch_line(axes, groups)
-
-    labels = [name_of(config) for config in results.ALGORITHMS]
-    return task_by_environment(records, "results", labels, draw, "what each algorithm learns")
-
-
-def figure_3(records: Sequence[Record]) -> Figure | None:
-    """Value estimates, and the truth of BCQ."""
-
-    def draw(axes: Axes, groups: dict[str, list[Record]]) -> None:
-        value_lines(axes, groups, STYLES, truth_of=["bcq"])
-
-    labels = [name_of(config) for config in values.ALGORITHMS]
-    title = "estimated values, and BCQ's true ones"
-    return task_by_environment(records, "values", labels, draw, title)
-
-
-def figure_7(records: Sequence[Record]) -> Figure | None:
-    """BCQ with each Phi on imitation data."""
-    mine = [one for one in records if "perturbation" in one.experiments and one.role == "learner"]
-    sizes = sorted({one.settings["max_perturbation"] for one in mine})
-    if len(sizes) < 2:
-        return None
-    groups = {
-        f"Φ = {phi:g}": [one for one in mine if one.settings["max_perturbation"] == phi]
-        for phi in sizes
-    }
-    shades = mpl.colormaps["cividis"](np.linspace(0, 0.95, len(sizes)))
-    styles = {name: mpl.colors.to_hex(shade) for name, shade in zip(groups, shades, strict=True)}
-    figure, grid = panels(1, 2)
-    shaded_returns(grid[0][0], groups, styles)
-    batch_line(grid[0][0], groups)
-    value_lines(grid[0][1], groups, styles, truth_of=[])
-    return finished(figure, grid, records, "imitation: how far BCQ may move a sampled action")
-
-
-def figure_8(records: Sequence[Record]) -> Figure | None:
-    """Ensembles and BCQ on imitation data."""
-    ensembles = {one.label for one in records if one.algorithm == "ensemble"}
-    if not ensembles:
-        return None
-    labels = sorted(ensembles, key=lambda label: int(label.split()[-1]))
-    groups = by_label(records, "uncertainty", "imitation", ["bcq", *labels])
-    colours = (COLOURS["ensemble"], "#004f70")
-    styles = {**STYLES, **dict(zip(labels, colours, strict=False))}
-    figure, grid = panels(1, 2)
-    shaded_returns(grid[0][0], groups, styles)
-    batch_line(grid[0][0], groups)
-    value_lines(grid[0][1], groups, styles, truth_of=labels)
-    return finished(figure, grid, records, "imitation: ensembles that minimise uncertainty")
-
-
-def figure_9(records: Sequence[Record]) -> Figure | None:
-    """BCQ and DDPG on random data, with the truth of both."""
-    labels = [name_of(config) for config in random_behaviour.ALGORITHMS]
-    groups = by_label(records, "random", "random", labels)
-    if not any(groups.values()):
-        return None
-    figure, grid = panels(1, 2)
-    shaded_returns(grid[0][0], groups, STYLES)
-    batch_line(grid[0][0], groups)
-    value_lines(grid[0][1], groups, STYLES, truth_of=["bcq", "ddpg"])
-    return finished(figure, grid, records, "learned from random actions")
-
-
-Draw = Callable[[Sequence[Record]], Figure | None]
 SIDE_BY_SIDE: dict[str, Draw] = {"results": figure_2, "values": figure_3}
 ONE_BY_ONE: dict[str, Draw] = {
     "extrapolation": figure_1,
@@ -194,117 +49,3 @@ ONE_BY_ONE: dict[str, Draw] = {
     "uncertainty": figure_8,
     "random": figure_9,
 }
-STYLES = {**COLOURS, "behaviour": BEHAVIOUR_COLOUR}
-
-
-def panels(rows: int, columns: int) -> tuple[Figure, list[list[Axes]]]:
-    """A figure that is legible at the width of a column."""
-    width = 3.25 if columns < 3 else 2.4
-    figure = Figure(figsize=(width * columns, 2.3 * rows + 0.5), dpi=160, layout="constrained")
-    grid: list[list[Axes]] = figure.subplots(rows, columns, squeeze=False).tolist()
-    for axes in chain(*grid):
-        axes.tick_params(labelsize=7)
-    return figure, grid
-
-
-def finished(
-    figure: Figure, grid: list[list[Axes]], records: Sequence[Record], title: str
-) -> Figure:
-    """Names, one legend for all panels, and no empty panel."""
-    handles: dict[str, Artist] = {}
-    for axes in chain(*grid):
-        if not axes.has_data():
-            axes.remove()
-            continue
-        lines, names = axes.get_legend_handles_labels()
-        handles |= dict(zip(names, lines, strict=True))
-        axes.set_xlabel("updates", fontsize=8)
-        axes.set_title(axes.get_title(), fontsize=8)
-        axes.xaxis.set_major_locator(MaxNLocator(4))
-        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    environments = {one.env for one in records}
-    where = f"{environments.pop()}: " if len(environments) == 1 else ""
-    figure.suptitle(f"{where}{title}", fontsize=9)
-    figure.legend(
-        list(handles.values()),
-        list(handles),
-        loc="outside lower center",
-        ncols=4,
-        frameon=False,
-        fontsize=7,
-    )
-    return figure
-
-
-def shaded_returns(axes: Axes, groups: Groups, styles: Styles) -> None:
-    """Mean over trials, half a standard deviation shaded."""
-    for label, trials in groups.items():
-        if trials:
-            steps, means = aligned(map(returns, trials))
-            mean, half = means.mean(axis=0), means.std(axis=0) / 2
-            axes.fill_between(steps, mean - half, mean + half, color=styles[label], alpha=0.2, lw=0)
-            axes.plot(steps, mean, color=styles[label], lw=1.4, label=NAMES.get(label, label))
-    axes.set_ylabel("return", fontsize=8)
-
-
-def thin_returns(axes: Axes, groups: Groups, styles: Styles) -> None:
-    """A thin line a trial, the mean bold."""
-    for label, trials in groups.items():
-        if trials:
-            steps, means = aligned(map(returns, trials))
-            thin_and_bold(axes, steps, means, styles[label], NAMES.get(label, label))
-    axes.set_ylabel("return", fontsize=8)
-
-
-def thin_and_bold(axes: Axes, steps: Numbers, trials: Numbers, colour: str, label: str) -> None:
-    """Each trial thin, their mean bold."""
-    axes.plot(steps, trials.T, color=colour, lw=0.6, alpha=0.6)
-    axes.plot(steps, trials.mean(axis=0), ".-", ms=5, color=colour, lw=2, label=label)
-
-
-def value_lines(axes: Axes, groups: Groups, styles: Styles, *, truth_of: Sequence[str]) -> None:
-    """Estimates thin and bold; the truth dotted, where it was measured."""
-    sizes: list[float] = []  # of each line
-    for label, trials in groups.items():
-        series = [estimates(one) for one in trials]
-        if not series or not all(series):
-            continue
-        steps, values = aligned(series)
-        name = NAMES.get(label, label)
-        thin_and_bold(axes, steps, values, styles[label], name)
-        sizes.append(float(np.abs(values).max()))
-        if label in truth_of:
-            at, truths = aligned([(r["step"], r["truth"]) for r in one.truths] for one in trials)
-            mean = truths.mean(axis=0)
-            axes.plot(at, mean, ":", marker=".", color=styles[label], label=f"{name}, true value")
-            sizes.append(float(np.abs(mean).max()))
-    if sizes and max(sizes) > 10 * (smallest := max(min(sizes), 1.0)):
-        axes.set_yscale("symlog", linthresh=smallest)
-    axes.set_ylabel("value", fontsize=8)
-
-
-def estimates(one: Record) -> list[tuple[int, float]]:
-    """The paper's, every 2,500 updates, and those at the measured pairs."""
-    rows = {**dict(one.estimates), **{row["step"]: row["estimate"] for row in one.truths}}
-    return sorted(rows.items())
-
-
-def batch_line(axes: Axes, groups: Groups) -> None:
-    """The average return of the batches' complete episodes."""
-    means = [
-        one.batch["mean_return"]
-        for trials in groups.values()
-        for one in trials
-        if one.batch and one.batch["mean_return"] is not None
-    ]
-    if means:
-        axes.axhline(float(np.mean(means)), color=BATCH_COLOUR, lw=1.4, ls="--", label="the batch")
-
-
-def expert_line(axes: Axes, groups: Groups) -> None:
-    """What the experts earn without noise, where experts behaved."""
-    means = [one.batch["expert_return"] for one in groups["ddpg"] if one.batch]
-    if means and all(mean is not None for mean in means):
-        axes.axhline(
-            float(np.mean(means)), color=BEHAVIOUR_COLOUR, lw=2, label="expert, without noise"
-        )

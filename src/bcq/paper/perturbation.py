@@ -1,14 +1,23 @@
 """Figure 7: how far BCQ may move a sampled action, on imitation data (supplement D.1)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.figure import Figure
 
 from bcq.algorithms import BCQConfig
 from bcq.experiments.jobs import Job
 from bcq.experiments.records import Record
 from bcq.paper import evidence as of
 from bcq.paper.claims import Measured
+from bcq.paper.drawing import (
+    batch_line,
+    finished,
+    panels,
+    shaded_returns,
+    value_lines,
+)
 from bcq.paper.evidence import Evidence, Measure, NotEnoughError, Numbers, Trial
 from bcq.paper.judging import AllOf, OnAverage
 from bcq.paper.presets import Preset
@@ -20,6 +29,25 @@ def jobs(preset: Preset) -> list[tuple[int, Job]]:
     """BCQ with each Phi."""
     configs = [BCQConfig(max_perturbation=phi) for phi in preset.perturbations]
     return [*preset.trainings("perturbation", configs)]
+
+
+def figure_7(records: Sequence[Record]) -> Figure | None:
+    """BCQ with each Phi on imitation data."""
+    mine = [one for one in records if "perturbation" in one.experiments and one.role == "learner"]
+    sizes = sorted({one.settings["max_perturbation"] for one in mine})
+    if len(sizes) < 2:
+        return None
+    groups = {
+        f"Φ = {phi:g}": [one for one in mine if one.settings["max_perturbation"] == phi]
+        for phi in sizes
+    }
+    shades = mpl.colormaps["cividis"](np.linspace(0, 0.95, len(sizes)))
+    styles = {name: mpl.colors.to_hex(shade) for name, shade in zip(groups, shades, strict=True)}
+    figure, grid = panels(1, 2)
+    shaded_returns(grid[0][0], groups, styles)
+    batch_line(grid[0][0], groups)
+    value_lines(grid[0][1], groups, styles, truth_of=[])
+    return finished(figure, grid, records, "imitation: how far BCQ may move a sampled action")
 
 
 def large_phi_against_small(value: Callable[[Record], float]) -> Measure:

@@ -1,15 +1,25 @@
 """Figure 9: learning from 5,000 uniformly random actions (supplement D.3)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from matplotlib.figure import Figure
 
-from bcq.algorithms import BCConfig, BCQConfig, DDPGConfig
+from bcq.algorithms import BCConfig, BCQConfig, DDPGConfig, name_of
 from bcq.algorithms.learning import AlgorithmConfig
 from bcq.experiments.jobs import Job
 from bcq.experiments.records import Record
 from bcq.paper import evidence as of
 from bcq.paper.claims import Measured
+from bcq.paper.drawing import (
+    STYLES,
+    batch_line,
+    by_label,
+    finished,
+    panels,
+    shaded_returns,
+    value_lines,
+)
 from bcq.paper.evidence import Evidence, Measure, NotEnoughError, Numbers
 from bcq.paper.judging import AllOf, OnAverage
 from bcq.paper.presets import Preset
@@ -23,6 +33,19 @@ ALGORITHMS: tuple[AlgorithmConfig, ...] = (BCQConfig(vae_l2=1e-3), DDPGConfig(),
 def jobs(preset: Preset) -> list[tuple[int, Job]]:
     """BCQ, its VAE regularised, DDPG, and BC, since "any imitation learning would fail"."""
     return [*preset.trainings("random", ALGORITHMS)]
+
+
+def figure_9(records: Sequence[Record]) -> Figure | None:
+    """BCQ and DDPG on random data, with the truth of both."""
+    labels = [name_of(config) for config in ALGORITHMS]
+    groups = by_label(records, "random", "random", labels)
+    if not any(groups.values()):
+        return None
+    figure, grid = panels(1, 2)
+    shaded_returns(grid[0][0], groups, STYLES)
+    batch_line(grid[0][0], groups)
+    value_lines(grid[0][1], groups, STYLES, truth_of=["bcq", "ddpg"])
+    return finished(figure, grid, records, "learned from random actions")
 
 
 def progress(label: str, env: str, solved: float) -> Measure:

@@ -1,13 +1,18 @@
 """Figures 2 and 5: BCQ and every baseline in four batches (Section 5)."""
 
-import numpy as np
+from collections.abc import Sequence
 
-from bcq.algorithms import BCConfig, BCQConfig, DDPGConfig, DQNConfig, VAEBCConfig
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bcq.algorithms import BCConfig, BCQConfig, DDPGConfig, DQNConfig, VAEBCConfig, name_of
 from bcq.algorithms.learning import AlgorithmConfig
 from bcq.experiments.jobs import Job
 from bcq.experiments.records import LAST, Record, returns
 from bcq.paper import evidence as of
 from bcq.paper.claims import EARLY, MATCHES, Measured
+from bcq.paper.drawing import STYLES, batch_line, shaded_returns, task_by_environment
 from bcq.paper.evidence import Measure, NotEnoughError
 from bcq.paper.judging import AllOf, AnyOf, OnAverage
 from bcq.paper.presets import RECIPES, Preset
@@ -28,6 +33,17 @@ ALGORITHMS: tuple[AlgorithmConfig, ...] = (
 def jobs(preset: Preset) -> list[tuple[int, Job]]:
     """Every algorithm on every batch."""
     return [*preset.trainings("results", ALGORITHMS)]
+
+
+def figure_2(records: Sequence[Record]) -> Figure | None:
+    """Returns of every algorithm: mean over trials, half a standard deviation shaded."""
+
+    def draw(axes: Axes, groups: dict[str, list[Record]]) -> None:
+        shaded_returns(axes, groups, STYLES)
+        batch_line(axes, groups)
+
+    labels = [name_of(config) for config in ALGORITHMS]
+    return task_by_environment(records, "results", labels, draw, "what each algorithm learns")
 
 
 def of_the_expert(task: str, label: str) -> Measure:

@@ -1,8 +1,9 @@
 """Figure 8: ensembles that minimise their disagreement, on Hopper imitation (supplement D.2)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from bcq.algorithms import BCQConfig, EnsembleConfig
 from bcq.algorithms.learning import AlgorithmConfig
@@ -10,9 +11,19 @@ from bcq.experiments.jobs import Job
 from bcq.experiments.records import Record
 from bcq.paper import evidence as of
 from bcq.paper.claims import OFF, SMOOTH, Measured
+from bcq.paper.drawing import (
+    STYLES,
+    batch_line,
+    by_label,
+    finished,
+    panels,
+    shaded_returns,
+    value_lines,
+)
 from bcq.paper.evidence import Evidence, Measure, NotEnoughError, Numbers
 from bcq.paper.judging import AllOf, OnAverage
 from bcq.paper.presets import Preset
+from bcq.system.colours import COLOURS
 
 TWICE = 1.0  # log2
 BOTH_SIZES = {"the smaller": 0, "the larger": -1}
@@ -22,6 +33,22 @@ def jobs(preset: Preset) -> list[tuple[int, Job]]:
     """Two sizes of ensemble, and BCQ."""
     configs: list[AlgorithmConfig] = [EnsembleConfig(members=m) for m in preset.members]
     return [*preset.trainings("uncertainty", [*configs, BCQConfig()])]
+
+
+def figure_8(records: Sequence[Record]) -> Figure | None:
+    """Ensembles and BCQ on imitation data."""
+    ensembles = {one.label for one in records if one.algorithm == "ensemble"}
+    if not ensembles:
+        return None
+    labels = sorted(ensembles, key=lambda label: int(label.split()[-1]))
+    groups = by_label(records, "uncertainty", "imitation", ["bcq", *labels])
+    colours = (COLOURS["ensemble"], "#004f70")
+    styles = {**STYLES, **dict(zip(labels, colours, strict=False))}
+    figure, grid = panels(1, 2)
+    shaded_returns(grid[0][0], groups, styles)
+    batch_line(grid[0][0], groups)
+    value_lines(grid[0][1], groups, styles, truth_of=labels)
+    return finished(figure, grid, records, "imitation: ensembles that minimise uncertainty")
 
 
 def ensemble(evidence: Evidence, which: int) -> str:

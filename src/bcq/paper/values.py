@@ -1,10 +1,17 @@
 """Figures 3 and 5: estimated against true values of the algorithms that have any."""
 
-from bcq.algorithms import BCQConfig, DDPGConfig, DQNConfig
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bcq.algorithms import BCQConfig, DDPGConfig, DQNConfig, name_of
 from bcq.algorithms.learning import AlgorithmConfig
 from bcq.experiments.jobs import Job
+from bcq.experiments.records import Record
 from bcq.paper import evidence as of
 from bcq.paper.claims import NEAR, SMOOTH, Measured
+from bcq.paper.drawing import STYLES, task_by_environment, value_lines
 from bcq.paper.judging import AllOf, OnAverage
 from bcq.paper.presets import RECIPES, Preset
 
@@ -14,6 +21,17 @@ ALGORITHMS: tuple[AlgorithmConfig, ...] = (BCQConfig(), DDPGConfig(), DQNConfig(
 def jobs(preset: Preset) -> list[tuple[int, Job]]:
     """BCQ, DDPG and DQN on every batch."""
     return [*preset.trainings("values", ALGORITHMS)]
+
+
+def figure_3(records: Sequence[Record]) -> Figure | None:
+    """Value estimates, and the truth of BCQ."""
+
+    def draw(axes: Axes, groups: dict[str, list[Record]]) -> None:
+        value_lines(axes, groups, STYLES, truth_of=["bcq"])
+
+    labels = [name_of(config) for config in ALGORITHMS]
+    title = "estimated values, and BCQ's true ones"
+    return task_by_environment(records, "values", labels, draw, title)
 
 
 STABLE = AllOf(
