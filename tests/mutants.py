@@ -1425,7 +1425,12 @@ MUTANTS = [
         "pass",
         "test_doctor.py",
     ),
-    Mutant("data/doctor/examination.py", "replace(f, rows=kept[f.rows])", "f", "test_doctor.py"),
+    Mutant(
+        "data/doctor/examination.py",
+        "replace(finding, rows=kept[finding.rows])",
+        "finding",
+        "test_doctor.py",
+    ),
     Mutant(
         "data/columns.py",
         "return replace(finding, rows=np.sort(self.rows[finding.rows]))",
@@ -1705,7 +1710,7 @@ MUTANTS = [
     ),
     Mutant(
         "data/formats/tables.py",
-        'ahead > stop and bool(columns.arrays["terminated"][-1])',
+        "ahead > stop and bool(ahead_is_there)",
         "ahead > stop",
         "test_tables.py",
     ),

@@ -576,11 +576,12 @@ def test_what_is_not_given_is_as_the_paper_or_usual(
 def test_what_is_known_of_a_log_reaches_its_reader() -> None:
     given = ("--columns", "rewards=r", "--action-low", "-1", "--action-high", "2")
     reading = parsed("inspect", "a.csv", *given).reading
-    hints = reading.hints("Pendulum-v1")
-    assert (hints.columns, hints.environment) == ({"rewards": ("r",)}, "Pendulum-v1")
-    assert (hints.action_low, hints.action_high, hints.action_margin) == ((-1.0,), (2.0,), None)
-    hints = parsed("inspect", "a.csv", "--action-margin", "0.5").reading.hints()
-    assert (hints.columns, hints.environment, hints.action_margin) == ({}, None, 0.5)
+    options = reading.options("Pendulum-v1")
+    assert (options.columns, options.environment) == ({"rewards": ("r",)}, "Pendulum-v1")
+    actions = (options.action_low, options.action_high, options.action_margin)
+    assert actions == ((-1.0,), (2.0,), None)
+    options = parsed("inspect", "a.csv", "--action-margin", "0.5").reading.options()
+    assert (options.columns, options.environment, options.action_margin) == ({}, None, 0.5)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from bcq.data.bounds import ActionBounds, TaskSpec
-from bcq.data.checks import errors
+from bcq.data.checks import check
 from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
 from bcq.system.errors import InputError
@@ -133,7 +133,7 @@ def test_findings_are_numbered_as_the_rows_of_the_file() -> None:
     rewards = np.zeros(ROWS)
     rewards[[3, 5]] = np.nan
     batch = replace(columns(rewards=rewards), rows=np.arange(ROWS)[::-1])
-    finding = errors(batch, None)[0]
+    finding = batch.in_file(check(batch).errors[0])
     assert finding.rows is not None
     assert finding.rows.tolist() == [ROWS - 6, ROWS - 4]
     assert (finding.severity, finding.kind) == ("error", "not-finite")
@@ -160,7 +160,7 @@ def test_findings_are_numbered_as_the_rows_of_the_file() -> None:
 def test_an_error_has_its_kind_and_its_remedy(
     change: dict[str, Any], kind: str, remedy: str
 ) -> None:
-    found = errors(columns(**change), box([-1, -1], [1, 1]))
+    found = check(columns(**change), box([-1, -1], [1, 1])).errors
     assert [(finding.kind, finding.severity) for finding in found] == [(kind, "error")]
     assert remedy in found[0].remedy
     assert found[0].why

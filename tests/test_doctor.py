@@ -13,9 +13,11 @@ import bcq
 from bcq.collection.experts import find
 from bcq.collection.recipes import Recipe, collect, imitation, imperfect
 from bcq.data.bounds import ActionBounds
+from bcq.data.checks import check
 from bcq.data.columns import Columns, Finding, Provenance
 from bcq.data.dataset import Dataset
-from bcq.data.doctor.examination import ADVICE, examine, examine_dataset, repair
+from bcq.data.doctor import examination
+from bcq.data.doctor.examination import ADVICE, examine_dataset
 from bcq.data.doctor.report import MENDED, as_json, as_text
 from bcq.system.errors import InputError
 
@@ -23,6 +25,16 @@ Arrays = dict[str, NDArray[Any]]
 LENGTHS = (40, 60, 25, 80, 50, 35, 70, 45, 55, 30, 65, 45)  # 600 rows
 ENDS = np.cumsum(LENGTHS) - 1
 ROWS = int(ENDS[-1]) + 1
+
+
+def examine(
+    columns: Columns, bounds: ActionBounds | None = None, *, discount: float | None = 0.99
+) -> list[Finding]:
+    return examination.examine(check(columns, bounds), discount=discount).findings
+
+
+def repair(columns: Columns, bounds: ActionBounds | None = None) -> Columns:
+    return examination.examine(check(columns, bounds)).repaired()
 
 
 def sound() -> Arrays:

@@ -17,7 +17,8 @@ import bcq
 from bcq.data.bounds import ActionBounds
 from bcq.data.columns import Provenance
 from bcq.data.dataset import Dataset
-from bcq.data.formats import Hints, bounds_for, convert, read
+from bcq.data.opening import Options, open_batch
+from bcq.data.saving import convert
 from bcq.simulation.environments import registered_bounds
 from bcq.system.errors import InputError
 from bcq.training.loop import on_device
@@ -315,13 +316,13 @@ def test_bounds_of_the_data_go_before_all_others_and_skip_what_is_no_number(
     bounds = bcq.load(batch_file(actions=actions, attributes=own), action_margin=0.2).bounds
     assert [*bounds.low, *bounds.high] == pytest.approx([-0.75, 1])
     actions[[3, 7]] = [[np.nan], [np.inf]]
-    columns = read(batch_file(actions=actions), Hints())
-    found = bounds_for(columns, Hints(action_margin=0.2))
+    found = open_batch(batch_file(actions=actions), Options(action_margin=0.2)).bounds
     assert found is not None
     assert [*found.low, *found.high] == pytest.approx([-0.75, 1])
     actions[:] = np.nan
-    columns = read(batch_file(actions=actions), Hints())
-    assert bounds_for(columns, Hints(action_margin=0.2)) is None
+    found = open_batch(batch_file(actions=actions), Options(action_margin=0.2)).bounds
+    assert found is not None
+    assert [*found.low, *found.high] == [-1, 1]  # as if none had been asked for
 
 
 def test_a_converted_batch_keeps_its_environment_or_takes_the_one_given(
@@ -336,13 +337,13 @@ def test_a_converted_batch_keeps_its_environment_or_takes_the_one_given(
         (unnamed, None, None),
     ):
         target = tmp_path / "new" / "batch.h5"
-        assert convert(source, target, Hints(environment=told))[0] == ROWS
+        assert convert(source, target, Options(environment=told))[0] == ROWS
         assert bcq.load(target).provenance.environment == expected
         with pytest.raises(InputError, match="exists already"):
-            convert(source, target, Hints())
+            convert(source, target, Options())
         target.unlink()
     with pytest.raises(InputError, match="name the file with one of"):
-        convert(named, tmp_path / "batch.npz", Hints())
+        convert(named, tmp_path / "batch.npz", Options())
 
 
 @pytest.mark.parametrize("name", ["os:system-v0", "intruder:Pendulum-v1", "Nowhere-v0", ""])

@@ -17,10 +17,12 @@ from minari.data_collector import EpisodeBuffer
 
 import bcq
 from bcq.data.bounds import ActionBounds
+from bcq.data.checks import check
 from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
 from bcq.data.doctor.examination import examine, examine_dataset
-from bcq.data.formats import Hints, convert, read
+from bcq.data.opening import Options, read
+from bcq.data.saving import convert
 from bcq.system.errors import InputError
 from test_hdf5 import assert_same, content
 
@@ -98,7 +100,7 @@ def test_a_data_set_of_minari_is_read_step_by_step(home: Path) -> None:
 
 
 def test_an_end_that_has_no_flag_is_told() -> None:
-    found = read(by_minari(), Hints()).findings
+    found = read(by_minari(), Options()).findings
     assert [(f.kind, f.severity) for f in found] == [("end-without-flag", "note")]
     assert found[0].rows is not None
     assert found[0].rows.tolist() == [sum(n for n, _, _ in EPISODES[:6]) - 1]
@@ -122,8 +124,8 @@ def test_its_environment_is_known() -> None:
     assert dataset.episodes.tolist() == [[0, 200], [200, 400]]
     assert dataset.truncated.sum() == 2
     assert [f for f in examine_dataset(dataset) if f.severity != "note"] == []
-    columns = read("minari:pendulum/random-v0", Hints())
-    assert [f for f in examine(columns) if f.severity != "note"] == []
+    columns = read("minari:pendulum/random-v0", Options())
+    assert [f for f in examine(check(columns)).findings if f.severity != "note"] == []
 
 
 def test_bounds_that_are_infinite_are_none(home: Path) -> None:
@@ -168,8 +170,8 @@ def test_hdf5_to_minari_to_hdf5_is_exact(
         ("pendulum", bcq.collect_random("Pendulum-v1", transitions=450, seed=3)),
     ):
         bcq.save(dataset, f"{name}.hdf5")
-        convert(f"{name}.hdf5", f"{target}{len(name)}", Hints())
-        convert(f"{target}{len(name)}", f"{name}-again.hdf5", Hints())
+        convert(f"{name}.hdf5", f"{target}{len(name)}", Options())
+        convert(f"{target}{len(name)}", f"{name}-again.hdf5", Options())
         assert_same(bcq.load(f"{name}-again.hdf5"), dataset)
         assert content(Path(f"{name}.hdf5")) == content(Path(f"{name}-again.hdf5"))
 

@@ -16,8 +16,10 @@ import bcq
 from bcq.data.bounds import ActionBounds
 from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
-from bcq.data.formats import Hints, arrow, convert, read, tables
+from bcq.data.formats import arrow, tables
 from bcq.data.formats.mapping import USUAL_NAMES, find_columns, parse_columns
+from bcq.data.opening import Options, read
+from bcq.data.saving import convert
 from bcq.simulation.environments import registered_bounds
 from bcq.system.errors import InputError
 from refusals import refusal
@@ -187,7 +189,7 @@ def test_states_of_a_simulator_keep_every_bit(path: Path) -> None:
 def test_rows_out_of_order_are_sorted_and_told(path: Path) -> None:
     order = np.random.default_rng(3).permutation(ROWS)
     log = {name: values[order] for name, values in table().items()}
-    columns = read(write(path, log), Hints())
+    columns = read(write(path, log), Options())
     assert_same(Dataset.from_columns(columns), expected(table()))
     assert [(f.kind, f.severity) for f in columns.findings] == [("out-of-order", "note")]
     assert columns.findings[0].rows is not None
@@ -234,7 +236,7 @@ def test_a_missing_key_is_named_by_its_row_in_any_part(
 
 def test_gaps_and_repeated_steps_are_those_of_the_rows_of_the_file(path: Path) -> None:
     log = {name: np.delete(values, [8, 20], axis=0)[::-1] for name, values in table().items()}
-    gaps = [f for f in read(write(path, log), Hints()).findings if f.kind == "gap"]
+    gaps = [f for f in read(write(path, log), Options()).findings if f.kind == "gap"]
     assert gaps[0].rows is not None
     assert gaps[0].rows.tolist() == [ROWS - 3 - 18, ROWS - 3 - 7]
     log = table()
@@ -247,24 +249,24 @@ def test_a_gap_is_more_than_half_a_usual_step_too_long(path: Path) -> None:
     log = table()
     log["step"] = log["step"] * 10
     log["step"][8:14] += 4  # late, but nothing can be missing
-    assert read(write(path, log), Hints()).findings == ()
+    assert read(write(path, log), Options()).findings == ()
     log["step"][10:14] += 6
     log["step"][25:27] += 10_000  # one long pause does not hide a short one
-    gaps = read(write(path, log), Hints()).findings
+    gaps = read(write(path, log), Options()).findings
     assert [f.rows.tolist() for f in gaps if f.rows is not None] == [[9, 24]]
 
 
 def test_episodes_of_one_step_have_no_gaps(path: Path) -> None:
     log = table() | {f"next_obs_{i}": np.arange(ROWS) + i for i in range(2)}
     log |= {"episode": np.arange(ROWS), "step": np.arange(ROWS)[::-1]}
-    columns = read(write(path, log), Hints())
+    columns = read(write(path, log), Options())
     assert columns.findings == ()
     assert Dataset.from_columns(columns).episodes.tolist() == [[i, i + 1] for i in range(ROWS)]
 
 
 def test_a_gap_cuts_the_episode_and_is_told(path: Path) -> None:
     log = {name: np.delete(values, [8, 20], axis=0) for name, values in table().items()}
-    columns = read(write(path, log), Hints())
+    columns = read(write(path, log), Options())
     gap = columns.findings[0]
     assert (gap.kind, gap.severity, gap.field) == ("gap", "warning", "step")
     assert gap.rows is not None
@@ -283,7 +285,7 @@ def test_one_step_twice_is_refused(path: Path) -> None:
 def test_without_terminals_ends_are_cuts_and_that_is_told(path: Path) -> None:
     log = table()
     del log["terminated"]
-    columns = read(write(path, log), Hints())
+    columns = read(write(path, log), Options())
     assert [f.kind for f in columns.findings] == ["no-terminal-column"]
     assert not Dataset.from_columns(columns).terminated.any()
 
@@ -431,7 +433,7 @@ def test_parts_make_the_same_batch(
     options = {"row_group_size": 4} if path.suffix == ".parquet" else {}
     write(path, log, **options)
     monkeypatch.setattr(tables, "WINDOW_BYTES", 4 * len(log) * window)
-    rows, _ = convert(path, path.with_name("log.hdf5"), Hints())
+    rows, _ = convert(path, path.with_name("log.hdf5"), Options())
     again = bcq.load(path.with_name("log.hdf5"))
     assert_same(again, bcq.load(path))
     assert len(again) == rows
@@ -490,7 +492,7 @@ def test_parts_of_awkward_logs_hold_the_transitions_found_by_hand(
         moved = {name: values[order] for name, values in log.items()} if seed % 2 else log
         path = write(tmp_path / f"{seed}.parquet", moved, row_group_size=4)
         monkeypatch.setattr(tables, "WINDOW_BYTES", 4 * len(log) * window)
-        convert(path, tmp_path / f"{seed}.hdf5", Hints())
+        convert(path, tmp_path / f"{seed}.hdf5", Options())
         for dataset in (bcq.load(tmp_path / f"{seed}.hdf5"), bcq.load(path)):
             columns = (
                 dataset.observations[:, 0],
@@ -577,7 +579,7 @@ def test_a_table_is_converted_with_the_environment_it_is_told(path: Path) -> Non
     rows, found = convert(
         path,
         path.with_name("log.hdf5"),
-        Hints(environment="Pendulum-v1", bounds_of=registered_bounds),
+        Options(environment="Pendulum-v1", bounds_of=registered_bounds),
     )
     dataset = bcq.load(path.with_name("log.hdf5"))
     assert dataset.provenance.environment == "Pendulum-v1"
@@ -597,7 +599,7 @@ def test_faults_in_a_part_stop_the_conversion_and_leave_nothing(
     for written, row in ((log, 20), (backwards, ROWS - 21)):
         write(path, written)
         with pytest.raises(InputError, match=f"rewards, row {row}: is inf"):
-            convert(path, path.with_name("log.hdf5"), Hints())
+            convert(path, path.with_name("log.hdf5"), Options())
         assert list(path.parent.iterdir()) == [path]
 
 
@@ -606,7 +608,7 @@ def test_a_table_without_transitions_is_refused(rows: int, path: Path) -> None:
     write(path, {name: values[:rows] for name, values in table().items()})
     refusal(path)
     with pytest.raises(InputError, match=r"holds no rows|no transition is left|holds null"):
-        convert(path, path.with_name("log.hdf5"), Hints())
+        convert(path, path.with_name("log.hdf5"), Options())
     assert list(path.parent.iterdir()) == [path]
 
 
@@ -620,15 +622,15 @@ def test_bounds_of_a_table_are_those_of_all_its_parts(
     monkeypatch.setattr(tables, "WINDOW_BYTES", 4 * len(log) * 5)
     monkeypatch.setattr(arrow, "BATCH_ROWS", 4)
     assert "--action-margin" in refusal(path)
-    convert(path, path.with_name("log.hdf5"), Hints(action_margin=0.1))
+    convert(path, path.with_name("log.hdf5"), Options(action_margin=0.1))
     bounds = bcq.load(path.with_name("log.hdf5")).bounds
     np.testing.assert_allclose(bounds.low, [-14, 7])
     np.testing.assert_allclose(bounds.high, [34, 7])
     whole = bcq.load(path, action_margin=0.1).bounds
     np.testing.assert_array_equal(whole.low, bounds.low)
     given = ActionBounds(np.array([-10, 0]), np.array([30, 7]))
-    hints = Hints(action_low=given.low.tolist(), action_high=given.high.tolist())
-    convert(path, path.with_name("given.hdf5"), hints)
+    options = Options(action_low=given.low.tolist(), action_high=given.high.tolist())
+    convert(path, path.with_name("given.hdf5"), options)
     np.testing.assert_array_equal(bcq.load(path.with_name("given.hdf5")).bounds.low, given.low)
 
 

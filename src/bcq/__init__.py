@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bcq.data.bounds import ActionBounds
     from bcq.data.dataset import Dataset
     from bcq.data.doctor.examination import examine_dataset
-    from bcq.data.formats import save
+    from bcq.data.saving import save
     from bcq.judging.meter import Meter, extrapolation_meter
     from bcq.runs.directory import Run
     from bcq.runs.recording import Schedule, train_run
@@ -46,7 +46,7 @@ PLACES = {
     "bcq.data.doctor.examination": ("examine_dataset",),
     "bcq.system.errors": ("BCQError", "InputError"),
     "bcq.simulation.evaluation": ("Evaluation", "evaluate"),
-    "bcq.data.formats": ("save",),
+    "bcq.data.saving": ("save",),
     "bcq.simulation.batches": ("load",),
     "bcq.judging.meter": ("Meter", "extrapolation_meter"),
     "bcq.training.policy": ("Policy",),

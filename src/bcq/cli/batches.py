@@ -10,9 +10,10 @@ from tyro.conf import Positional
 from bcq.cli.verbs import Reading, Verb, beside
 from bcq.data.columns import Finding
 from bcq.data.dataset import Dataset
-from bcq.data.doctor.examination import examine, repair
+from bcq.data.doctor.examination import examine
 from bcq.data.doctor.report import as_json, as_text
-from bcq.data.formats import bounds_for, convert, read, require_new, save
+from bcq.data.opening import open_batch
+from bcq.data.saving import convert, require_new, save
 from bcq.system import progress
 from bcq.system.errors import InputError
 
@@ -35,17 +36,17 @@ class Inspect(Verb):
 
     def __call__(self) -> None:
         """Prints and draws."""
-        columns = read(self.data, hints := self.reading.hints(self.env))
-        bounds = bounds_for(columns, hints)
-        findings = examine(columns, bounds)
+        checked = open_batch(self.data, self.reading.options(self.env))
+        examination = examine(checked)
+        findings = examination.findings
         if self.fix is not None:
             require_new(self.fix)
-            save(Dataset.from_columns(repair(columns, bounds), bounds), self.fix)
+            save(Dataset.from_columns(examination.repaired(), checked.bounds), self.fix)
         wrong = sum(finding.severity == "error" for finding in findings)
         if wrong:
             print(json.dumps({"findings": as_json(findings)}) if self.json else as_text(findings))
             raise InputError(f"{self.data}: {wrong} errors; nothing can learn from it as it is")
-        self.show(Dataset.from_columns(columns, bounds), findings)
+        self.show(Dataset.from_checked(checked), findings)
 
     def show(self, dataset: Dataset, findings: Sequence[Finding]) -> None:
         """Figures, findings and the picture of a batch without errors."""
@@ -75,7 +76,7 @@ class Convert(Verb):
 
     def __call__(self) -> None:
         """Converts and says how much."""
-        rows, findings = convert(self.source, self.target, self.reading.hints(self.env))
+        rows, findings = convert(self.source, self.target, self.reading.options(self.env))
         for finding in findings:
             progress.say(f"{finding.severity}: {self.source}: {finding}")
         print(f"{self.target}: {rows:,} transitions; bcq inspect says what is in them")

@@ -14,7 +14,7 @@ from bcq.algorithms.learning import AlgorithmConfig
 from bcq.cli.verbs import Reading, Verb, beside
 from bcq.data.dataset import Dataset
 from bcq.data.doctor.examination import examine
-from bcq.data.formats import as_dataset, bounds_for, read
+from bcq.data.opening import open_batch
 from bcq.judging.meter import extrapolation_meter
 from bcq.runs.directory import Run
 from bcq.runs.recording import Schedule, train_run
@@ -57,10 +57,9 @@ class Train(Verb, Generic[Config]):
 
     def dataset(self) -> Dataset:
         """The batch, once the doctor has warned of what is wrong with it."""
-        columns = read(self.data, hints := self.reading.hints(self.schedule.env))
-        bounds = bounds_for(columns, hints)
-        dataset = Dataset.from_columns(columns, bounds)
-        for finding in examine(columns, bounds, discount=self.algorithm.discount):
+        checked = open_batch(self.data, self.reading.options(self.schedule.env))
+        dataset = Dataset.from_checked(checked)
+        for finding in examine(checked, discount=self.algorithm.discount).findings:
             if finding.severity == "warning":
                 progress.say(f"warning: {self.data}: {finding}")
         return dataset
@@ -121,8 +120,8 @@ class Evaluate(Verb):
             raise InputError(
                 "--values and --meter need --data, the batch that the run learned from"
             )
-        hints = self.reading.hints(run.config["schedule"]["env"])
-        dataset = as_dataset(read(self.data, hints), hints)
+        options = self.reading.options(run.config["schedule"]["env"])
+        dataset = Dataset.from_checked(open_batch(self.data, options))
         if dataset.fingerprint != run.config["dataset"].get("fingerprint"):
             raise InputError(f"{self.data}: is not the batch that {self.run} learned from")
         figures: dict[str, object] = {"step": run.checkpoint_step(), "seed": self.seed}

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from bcq.cli.application import NOTHING_SAVED
-from bcq.data.formats import Hints
 from bcq.data.formats.mapping import parse_columns
 from bcq.data.formats.minari import PREFIX
+from bcq.data.opening import Options
 from bcq.simulation.environments import registered_bounds
 
 GOES_ON = "what was finished is kept; the same command goes on from there"
@@ -37,9 +37,9 @@ class Reading:
     action_margin: float | None = None
     """take the bounds from the data, widened on each side by this share of their range"""
 
-    def hints(self, environment: str | None = None) -> Hints:
+    def options(self, environment: str | None = None) -> Options:
         """The same for the reader."""
-        return Hints(
+        return Options(
             columns=parse_columns(self.columns) if self.columns else {},
             environment=environment,
             action_low=self.action_low,

@@ -22,7 +22,7 @@ from bcq.collection.experts import Expert
 from bcq.data.bounds import ActionBounds
 from bcq.data.columns import Floats, Provenance
 from bcq.data.dataset import Dataset
-from bcq.data.formats import require_new, save
+from bcq.data.saving import require_new, save
 from bcq.simulation.environments import Environment, make, task_of
 from bcq.simulation.rollouts import Step, lockstep
 from bcq.system import interruption

@@ -1,6 +1,7 @@
 """What no batch may have: every error, with its rows and its remedy."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -158,22 +159,33 @@ def out_of_bounds(actions: Floats, bounds: ActionBounds) -> Iterator[Finding]:
         )
 
 
-def errors(columns: Columns, bounds: ActionBounds | None) -> list[Finding]:
-    """All that keeps these columns from being a batch: what a `Dataset` refuses."""
-    arrays = as_stored_all(columns.arrays)
-    for check in STRUCTURE:
-        if found := list(check(arrays)):
-            return found
-    found = [finding for check in CONTENT for finding in check(arrays)]
-    bounds = bounds or bounds_of(columns, arrays["actions"].shape[1])
-    return [columns.in_file(f) for f in (*found, *out_of_bounds(arrays["actions"], bounds))]
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """Columns in the types they are stored in, and every error in them: looked for once."""
+
+    columns: Columns
+    bounds: ActionBounds | None  # None where errors keep them from being known
+    errors: tuple[Finding, ...]  # with rows of the columns, not of the file
+
+    def require_sound(self) -> ActionBounds:
+        """Raises on the first error, naming it and counting the rest; without one, the bounds."""
+        if self.errors or self.bounds is None:
+            others = f" (and {len(self.errors) - 1} more such problems)" * (len(self.errors) > 1)
+            first = self.columns.in_file(self.errors[0])
+            raise InputError(f"{self.columns.source}: {first}{others}")
+        return self.bounds
 
 
-def require_sound(columns: Columns, bounds: ActionBounds | None) -> None:
-    """Raises on the first error, naming it and counting the rest."""
-    if found := errors(columns, bounds):
-        others = f" (and {len(found) - 1} more such problems)" if len(found) > 1 else ""
-        raise InputError(f"{columns.source}: {found[0]}{others}")
+def check(columns: Columns, bounds: ActionBounds | None = None) -> Checked:
+    """Finds all that keeps columns from being a batch; `bounds` go before those of the file."""
+    columns = replace(columns, arrays=as_stored_all(columns.arrays))
+    for look in STRUCTURE:
+        if found := tuple(look(columns.arrays)):
+            return Checked(columns, None, found)
+    found = tuple(finding for look in CONTENT for finding in look(columns.arrays))
+    actions = columns.arrays["actions"]
+    bounds = bounds or bounds_of(columns, actions.shape[1])
+    return Checked(columns, bounds, (*found, *out_of_bounds(actions, bounds)))
 
 
 def bounds_of(columns: Columns, size: int) -> ActionBounds:

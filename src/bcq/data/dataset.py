@@ -1,14 +1,14 @@
 """The paper's batch B: logged transitions, checked once and then immutable."""
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bcq.data.bounds import ActionBounds, TaskSpec
-from bcq.data.checks import bounds_of, require_sound
+from bcq.data.checks import Checked, check
 from bcq.data.columns import (
     FLAGS,
     MATRICES,
@@ -16,10 +16,9 @@ from bcq.data.columns import (
     Flags,
     Floats,
     Provenance,
-    as_stored_all,
     frozen,
 )
-from bcq.data.episodes import paired_within_episodes, with_flags
+from bcq.data.episodes import transitions
 from bcq.system.errors import InputError
 
 
@@ -49,19 +48,19 @@ class Dataset:
         With neither, [-1, 1] is taken if every action fits. The batch takes the arrays over: they
         are not copied and become read-only.
         """
-        columns = replace(columns, arrays=as_stored_all(columns.arrays))
-        require_sound(columns, bounds)
-        arrays = with_flags(columns.arrays)
-        if "next_observations" not in arrays:
-            arrays = paired_within_episodes(arrays)
+        return cls.from_checked(check(columns, bounds))
+
+    @classmethod
+    def from_checked(cls, checked: Checked) -> "Dataset":
+        """The same of columns that were checked before."""
+        bounds, arrays = checked.require_sound(), transitions(checked.columns)
         if len(arrays["rewards"]) == 0:
             raise InputError(
-                f"{columns.source}: next_observations: is missing, and every row ends an episode; "
-                "the file must hold it"
+                f"{checked.columns.source}: next_observations: is missing, and every row ends an "
+                "episode; the file must hold it"
             )
-        bounds = bounds or bounds_of(columns, arrays["actions"].shape[1])
         fields = {name: frozen(values) for name, values in arrays.items()}
-        return cls(**fields, bounds=bounds, provenance=columns.provenance)
+        return cls(**fields, bounds=bounds, provenance=checked.columns.provenance)
 
     def __len__(self) -> int:
         return len(self.rewards)

@@ -5,7 +5,13 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from bcq.data.columns import Column, Flags
+from bcq.data.columns import Column, Columns, Flags
+
+
+def transitions(columns: Columns) -> dict[str, Column]:
+    """The rows that can be learned from, each with both flags and its next observation."""
+    arrays = with_flags(columns.arrays)
+    return arrays if "next_observations" in arrays else paired_within_episodes(arrays)
 
 
 def with_flags(arrays: Mapping[str, Column]) -> dict[str, Column]:

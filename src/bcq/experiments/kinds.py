@@ -14,7 +14,7 @@ from bcq.collection.behaviour import BehaviourSchedule, behaviour_dataset, train
 from bcq.collection.experts import Expert, bundled, find, keep_best, read_expert
 from bcq.collection.recipes import Recipe, collect_to, imitation, imperfect, random_batch
 from bcq.data.dataset import Dataset
-from bcq.data.formats import save
+from bcq.data.saving import save
 from bcq.experiments.jobs import Job, directory_name
 from bcq.experiments.measures import final_measures
 from bcq.runs.directory import Run, last_step

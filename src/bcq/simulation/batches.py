@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bcq.data.dataset import Dataset
-from bcq.data.formats import Hints, as_dataset, read
+from bcq.data.opening import Options, open_batch
 from bcq.simulation.environments import registered_bounds
 
 
@@ -24,7 +24,7 @@ def load(
     `action_margin` of their range, else the file's, else the environment's (the one given or the
     one the file names), else [-1, 1] if every action fits.
     """
-    hints = Hints(
+    options = Options(
         columns=columns or {},
         environment=environment,
         action_low=action_low,
@@ -32,4 +32,4 @@ def load(
         action_margin=action_margin,
         bounds_of=registered_bounds,
     )
-    return as_dataset(read(path, hints), hints)
+    return Dataset.from_checked(open_batch(path, options))

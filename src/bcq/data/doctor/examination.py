@@ -1,18 +1,18 @@
 """What is wrong with a batch, or worth knowing of it, in words and with row numbers.
 
-Errors are what `Dataset` itself refuses (`dataset.errors`); the checks below are advice. They look
+Errors are what `Dataset` itself refuses (`data/checks.py`); the checks below are advice. They look
 at what the file holds, before rows are paired, so that rows are those of the file.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bcq.data.bounds import ActionBounds
-from bcq.data.checks import bounds_of, errors
-from bcq.data.columns import Column, Columns, Finding, as_stored_all
+from bcq.data.checks import Checked, check
+from bcq.data.columns import Column, Columns, Finding
 from bcq.data.dataset import Dataset
 from bcq.data.doctor.alignment import delayed, misaligned
 from bcq.data.doctor.ends import (
@@ -61,32 +61,59 @@ ADVICE: tuple[Advice, ...] = (
 )
 
 
-def examine(
-    columns: Columns, bounds: ActionBounds | None = None, *, discount: float | None = DISCOUNT
-) -> list[Finding]:
-    """Everything found, the worst first. Advice is on the rows that are without error."""
-    found = errors(columns, bounds)
-    if all(finding.rows is not None for finding in found):
-        arrays = as_stored_all(columns.arrays)
-        bad = np.zeros(len(arrays["rewards"]), bool)
-        for finding in errors(replace(columns, rows=None), bounds):
-            bad[finding.rows] = True
-        arrays, kept = without(arrays, bad)
-        evidence = evidence_of(columns, arrays, bounds, discount)
-        advice: list[Finding] = []
-        with np.errstate(over="ignore", invalid="ignore"):  # differences of the largest numbers
-            for check in ADVICE if len(kept) else ():
-                interruption.check()
-                advice += check(evidence)
-        found += [columns.in_file(replace(f, rows=kept[f.rows])) for f in advice]
-    return sorted((*found, *columns.findings), key=lambda f: SEVERITIES.index(f.severity))
+@dataclass(frozen=True, eq=False)
+class Examination:
+    """All that was found in columns, with rows of the columns."""
+
+    checked: Checked
+    found: tuple[Finding, ...]
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The same with rows of the file, and what reading it brought to light; the worst first."""
+        columns = self.checked.columns
+        found = (*map(columns.in_file, self.found), *columns.findings)
+        return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
+
+    def repaired(self) -> Columns:
+        """Mends what can be mended safely: what is left is as true as it was."""
+        columns = self.checked.columns
+        wrong: dict[str, list[NDArray[np.int64]]] = {kind: [] for kind in MENDED}
+        for finding in self.found:
+            if finding.kind in MENDED and finding.rows is not None:
+                wrong[finding.kind].append(finding.rows)
+        bad = np.zeros(len(columns.arrays["rewards"]), bool)
+        for rows in (*wrong["not-finite"], *wrong["duplicated-episode"]):
+            bad[rows] = True
+        truncated = columns.arrays.get("truncated", np.zeros(len(bad), bool)).copy()
+        for rows in wrong["next-mismatch"]:
+            truncated[rows] = True
+        arrays, kept = without({**columns.arrays, "truncated": truncated}, bad)
+        return replace(
+            columns, arrays=arrays, rows=kept if columns.rows is None else columns.rows[kept]
+        )
+
+
+def examine(checked: Checked, *, discount: float | None = DISCOUNT) -> Examination:
+    """Errors, and advice on the rows that are without error."""
+    if checked.bounds is None or any(finding.rows is None for finding in checked.errors):
+        return Examination(checked, checked.errors)
+    arrays = checked.columns.arrays
+    bad = np.zeros(len(arrays["rewards"]), bool)
+    for finding in checked.errors:
+        bad[finding.rows] = True
+    arrays, kept = without(arrays, bad)
+    evidence = evidence_of(arrays, checked.bounds, discount)
+    advice: list[Finding] = []
+    with np.errstate(over="ignore", invalid="ignore"):  # differences of the largest numbers
+        for look in ADVICE if len(kept) else ():
+            interruption.check()
+            advice += (replace(finding, rows=kept[finding.rows]) for finding in look(evidence))
+    return Examination(checked, (*checked.errors, *advice))
 
 
 def evidence_of(
-    columns: Columns,
-    arrays: Mapping[str, Column],
-    bounds: ActionBounds | None,
-    discount: float | None,
+    arrays: Mapping[str, Column], bounds: ActionBounds, discount: float | None
 ) -> Evidence:
     """The arrays as the checks want them."""
     terminated = arrays["terminated"].astype(bool)
@@ -97,30 +124,11 @@ def evidence_of(
         next_observations=arrays.get("next_observations"),
         terminated=terminated,
         truncated=arrays.get("truncated", np.zeros(len(terminated))).astype(bool),
-        bounds=bounds or bounds_of(columns, arrays["actions"].shape[1]),
+        bounds=bounds,
         discount=discount,
     )
 
 
 def examine_dataset(dataset: Dataset, *, discount: float | None = DISCOUNT) -> list[Finding]:
-    """The same for a batch in memory."""
-    return examine(dataset.columns(), discount=discount)
-
-
-def repair(columns: Columns, bounds: ActionBounds | None = None) -> Columns:
-    """Mends what can be mended safely: what is left is as true as it was."""
-    arrays = as_stored_all(columns.arrays)
-    found: dict[str, list[NDArray[np.int64]]] = {kind: [] for kind in MENDED}
-    for finding in examine(replace(columns, rows=None, findings=()), bounds):
-        if finding.kind in MENDED and finding.rows is not None:
-            found[finding.kind].append(finding.rows)
-    bad = np.zeros(len(arrays["rewards"]), bool)
-    for rows in (*found["not-finite"], *found["duplicated-episode"]):
-        bad[rows] = True
-    truncated = arrays.get("truncated", np.zeros(len(bad), bool)).copy()
-    for rows in found["next-mismatch"]:
-        truncated[rows] = True
-    arrays, kept = without({**arrays, "truncated": truncated}, bad)
-    return replace(
-        columns, arrays=arrays, rows=kept if columns.rows is None else columns.rows[kept]
-    )
+    """What the doctor finds in a batch in memory."""
+    return examine(check(dataset.columns()), discount=discount).findings

@@ -15,10 +15,19 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bcq.data.bounds import ActionBounds
-from bcq.data.checks import require_sound
-from bcq.data.columns import FLAGS, MATRICES, Column, Columns, Finding, Provenance, precision
+from bcq.data.checks import check
+from bcq.data.columns import (
+    FLAGS,
+    MATRICES,
+    Column,
+    Columns,
+    Finding,
+    Provenance,
+    frozen,
+    precision,
+)
 from bcq.data.dataset import Dataset
-from bcq.data.episodes import paired_within_episodes, with_flags
+from bcq.data.episodes import transitions
 from bcq.data.formats.arrow import (
     KEYS,
     as_parquet,
@@ -129,18 +138,16 @@ def parts(
         with told_of(Path(log.source)):
             arrays = log.window(start, ahead)
         rows = np.arange(start, ahead) if log.order is None else log.order[start:ahead]
-        columns = Columns(log.source, arrays, Provenance(), rows=rows)
-        require_sound(columns, bounds)
-        kept = stop - start
-        if "next_observations" not in arrays:
-            arrays = paired_within_episodes(with_flags(arrays))
-            kept = len(arrays["rewards"]) - (
-                ahead > stop and bool(columns.arrays["terminated"][-1])
-            )
+        checked = check(Columns(log.source, arrays, Provenance(environment), rows=rows), bounds)
+        own = checked.require_sound()
+        arrays = transitions(checked.columns)
+        ahead_is_there = (
+            "next_observations" in log.names or checked.columns.arrays["terminated"][-1]
+        )
+        kept = len(arrays["rewards"]) - (ahead > stop and bool(ahead_is_there))
         if kept:
-            arrays = {name: values[:kept] for name, values in arrays.items()}
-            provenance = Provenance(environment)
-            yield Dataset.from_columns(Columns(log.source, arrays, provenance), bounds)
+            fields = {name: frozen(values[:kept]) for name, values in arrays.items()}
+            yield Dataset(**fields, bounds=own, provenance=checked.columns.provenance)
 
 
 def window_ends(log: Log) -> list[int]:

@@ -1,0 +1,123 @@
+"""The one way in: a source and options become columns, are checked once, and become a batch."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from bcq.data.bounds import ActionBounds
+from bcq.data.checks import Checked, check
+from bcq.data.columns import Column, Columns
+from bcq.data.formats import hdf5, minari, npz
+from bcq.system.errors import InputError
+from bcq.system.files import require_regular
+
+SUFFIXES = (".hdf5", ".h5")
+
+
+TABLES = (".csv", ".parquet")
+
+
+READABLE = (*SUFFIXES, ".npz", *TABLES)
+
+
+def unknown(name: str | None) -> ActionBounds | None:
+    """No environment is known."""
+    del name
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a file may not say of itself; see `bcq.load`."""
+
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    environment: str | None = None
+    action_low: Sequence[float] | None = None
+    action_high: Sequence[float] | None = None
+    action_margin: float | None = None
+    bounds_of: Callable[[str | None], ActionBounds | None] = unknown  # of an environment, by name
+
+    def __post_init__(self) -> None:
+        if (self.action_low is None) != (self.action_high is None):
+            raise InputError("--action-low and --action-high go together")
+        if self.action_low is not None and self.action_margin is not None:
+            raise InputError("--action-margin takes the data's bounds; give it, or the bounds")
+
+    def bounds(self) -> ActionBounds | None:
+        """Those given."""
+        if self.action_low is None or self.action_high is None:
+            return None
+        return ActionBounds(np.array(self.action_low), np.array(self.action_high))
+
+
+def read(path: str | Path, options: Options) -> Columns:
+    """What a file holds, before any judgement."""
+    path = existing(path)
+    if path.is_dir():
+        return minari.read(path)
+    if path.suffix in TABLES:
+        from bcq.data.formats import tables  # noqa: PLC0415 - pyarrow takes a quarter of a second to import
+
+        return tables.read(path, options.columns)
+    if path.suffix == ".npz":
+        return npz.read(path, options.columns)
+    if options.columns:
+        raise InputError(f"{path}: its columns have D4RL's names; --columns is for tables and npz")
+    return hdf5.read(path)
+
+
+def existing(name: str | Path) -> Path:
+    """Where the batch is, if it is there and is of a kind that can be read."""
+    path = minari.folder_of(str(name)) if str(name).startswith(minari.PREFIX) else Path(name)
+    if not path.exists():
+        raise InputError(f"{path}: no such file")
+    if path.is_dir():
+        if not any((path / inner).is_file() for inner in ("metadata.json", "data/metadata.json")):
+            raise InputError(
+                f"{path}: is a folder, and no Minari data set; name the file inside it"
+            )
+        return path
+    require_regular(path)
+    if path.suffix not in READABLE:
+        raise InputError(f"{path}: unknown kind of file; known are {', '.join(READABLE)}")
+    return path
+
+
+def open_batch(source: str | Path, options: Options) -> Checked:
+    """What a file holds, checked, with the bounds that `bcq.load` describes."""
+    columns = read(source, options)
+    own = columns.action_low is not None or columns.action_high is not None
+    bounds = bounds_for(
+        options,
+        own=own,
+        environment=columns.provenance.environment,
+        seen=lambda: finite_range(columns.arrays.get("actions", np.empty(0))),
+    )
+    return check(columns, bounds)
+
+
+def bounds_for(
+    options: Options,
+    *,
+    own: bool,
+    environment: str | None,
+    seen: Callable[[], tuple[Column, Column] | None],
+) -> ActionBounds | None:
+    """The bounds that go before the file's own; `seen` is the range of its actions."""
+    if options.action_margin is not None and (found := seen()) is not None:
+        finite = np.isfinite(found).all()
+        return ActionBounds.of_data(*found, options.action_margin) if finite else None
+    given = options.bounds()
+    if given is not None or own:
+        return given
+    return options.bounds_of(options.environment or environment)
+
+
+def finite_range(actions: Column) -> tuple[Column, Column] | None:
+    """Smallest and largest number in each dimension, if there is one."""
+    if actions.ndim != 2 or actions.size == 0:
+        return None
+    finite = np.where(np.isfinite(actions), actions, np.nan)
+    return np.fmin.reduce(finite), np.fmax.reduce(finite)

@@ -1,0 +1,76 @@
+"""Batches as files: HDF5 or Minari."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from bcq.data.columns import Finding
+from bcq.data.dataset import Dataset
+from bcq.data.formats import hdf5, minari
+from bcq.data.opening import SUFFIXES, TABLES, Options, bounds_for, existing, open_batch
+from bcq.system.errors import InputError
+from bcq.system.files import make_directory
+
+
+def convert(
+    source: str | Path, target: str | Path, options: Options
+) -> tuple[int, Sequence[Finding]]:
+    """Reads a batch and writes it anew; says how many rows, and what reading brought to light.
+
+    A table becomes HDF5 in parts, so it may be larger than memory.
+    """
+    require_new(target)
+    path = existing(source)
+    if path.suffix in TABLES and not is_minari(target):
+        from bcq.data.formats import tables  # noqa: PLC0415 - pyarrow takes a quarter of a second to import
+
+        with tables.opened(path, options.columns) as log:
+            bounds = bounds_for(options, own=False, environment=None, seen=log.action_range)
+            parts = tables.parts(log, bounds, options.environment)
+            return hdf5.write_parts(parts, Path(target)), log.findings
+    checked = open_batch(source, options)
+    origin = checked.columns.provenance
+    dataset = Dataset.from_checked(checked)
+    named = replace(origin, environment=origin.environment or options.environment)
+    save(replace(dataset, provenance=named), target)
+    return len(dataset), checked.columns.findings
+
+
+def save(dataset: Dataset, path: str | Path) -> None:
+    """Writes a batch as HDF5, or as a Minari data set where the path is named like one."""
+    if is_minari(path):
+        folder = minari_folder(path)
+        make_directory(folder.parent)
+        named = str(path).startswith(minari.PREFIX)
+        minari.write(dataset, folder, str(path)[len(minari.PREFIX) :] if named else folder.name)
+    else:
+        require_known_suffix(Path(path))
+        hdf5.write(dataset, Path(path))
+
+
+def is_minari(path: str | Path) -> bool:
+    """Whether a path names a Minari data set: minari:space/name-v0, or a folder name-v0."""
+    return str(path).startswith(minari.PREFIX) or bool(minari.NAME.fullmatch(Path(path).name))
+
+
+def minari_folder(path: str | Path) -> Path:
+    """The folder that such a path means."""
+    return minari.folder_of(str(path)) if str(path).startswith(minari.PREFIX) else Path(path)
+
+
+def require_known_suffix(path: Path) -> None:
+    """Refuses a file name that does not say which format it is."""
+    if path.suffix not in SUFFIXES:
+        raise InputError(
+            f"{path}: name the file with one of {', '.join(SUFFIXES)}, or a Minari folder name-v0"
+        )
+
+
+def require_new(path: str | Path) -> None:
+    """Refuses, before any work is done, a file that could not be written in the end."""
+    place = minari_folder(path)
+    if not is_minari(path):
+        require_known_suffix(place)
+    if place.exists():
+        raise InputError(f"{place}: exists already; name another file, or remove it")
+    make_directory(place.parent)
