@@ -17,6 +17,7 @@ import bcq
 from bcq.data.bounds import ActionBounds
 from bcq.data.columns import Provenance
 from bcq.data.dataset import Dataset
+from bcq.data.formats.hdf5 import FileForHDF5
 from bcq.data.opening import Options, open_batch
 from bcq.data.saving import convert
 from bcq.simulation.environments import registered_bounds
@@ -548,3 +549,20 @@ def test_impossible_attributes_are_refused(
     attributes: dict[str, Any], batch_file: BatchFile
 ) -> None:
     refusal(batch_file(attributes=attributes))
+
+
+def test_what_could_not_be_written_is_read_from_memory(tmp_path: Path) -> None:
+    with FileForHDF5(tmp_path / "file") as file:
+        file.write(b"0123456789")
+        file.failure = OSError("full")
+        file.seek(8)
+        assert file.write(b"abcdef") == 6  # kept: two bytes over what is there, four beyond
+        target = bytearray(10)
+        file.seek(5)
+        assert file.readinto(target) == 9
+        assert bytes(target) == b"567abcdef\0"
+        file.seek(0)
+        assert file.readinto(target) == 10
+        assert bytes(target) == b"01234567ab"
+        with pytest.raises(OSError, match="full"):
+            file.raise_failure()

@@ -196,6 +196,9 @@ def test_the_picture_shows_returns_in_order_their_spread_and_each_action(
     monkeypatch.setattr(Figure, "savefig", noted)
     picture(batch(), tmp_path / "batch.png")
     order, spread, actions = panels
+    names = [(axes.get_xlabel(), axes.get_ylabel()) for axes in panels]
+    assert names[:2] == [("episode", "return"), ("return", "episodes")]
+    assert names[2][1] == "share"
     (line,) = order.get_lines()
     assert (list(line.get_xdata()), list(line.get_ydata())) == ([0, 1], [6, 9])
     heights = [bar.get_height() for bar in spread.patches]

@@ -136,3 +136,15 @@ def test_each_cause_alone_makes_an_error_that_goes_with_it() -> None:
     counts, errors = causes["model bias"]
     slope = np.polyfit(np.log(counts[3:]), np.log(errors[3:]), 1)[0]
     assert slope == pytest.approx(-0.5, abs=0.15)  # the error of an average of N
+
+
+def test_the_picture_of_the_grid_says_each_value() -> None:
+    grid = learn_grid(0)
+    panels = theory.draw_values(grid).axes[:3]
+    for axes, name in zip(panels, ("truth", "Q-learning", "BCQL"), strict=True):
+        shown = grid.free & grid.defined(name) & ~grid.mdp.terminal
+        values = sorted(f"{value:.1f}" for value in grid.believed(name)[shown])
+        said = [text.get_text() for text in axes.texts]
+        assert sorted(text for text in said if text not in ("", "?", "goal")) == values
+        assert said.count("goal") == 1
+        assert said.count("?") == (grid.free & ~grid.defined(name)).sum()
