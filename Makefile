@@ -3,15 +3,21 @@ PYTHON ?= python3
 BIN = .venv/bin
 READY = .venv/ready
 PEERS = .venv-bench
+QUICK = buffer claims dataset doctor environments estimate experiments figures files hdf5 imports \
+	inspection kernel learning minari npz plots progress rollouts table tables tabular_batch tabular_mdp
 PARALLEL = --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test check mutants regression-mutants bench format clean
+.PHONY: run test quick-test check mutants regression-mutants bench format clean
 
 run: $(READY)
 	$(BIN)/bcq demo cheetah
 
 test: $(READY)
 	$(BIN)/pytest $(PARALLEL)
+
+# Without training: for the inner loop.
+quick-test: $(READY)
+	$(BIN)/pytest $(PARALLEL) $(QUICK:%=tests/test_%.py)
 
 check: $(READY)
 	$(BIN)/ruff format --check
