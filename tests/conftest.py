@@ -68,3 +68,4 @@ def compiled_quickly() -> Iterator[None]:
     jax.config.update("jax_disable_most_optimizations", True)  # type: ignore[no-untyped-call]
     yield
     jax.config.update("jax_disable_most_optimizations", False)  # type: ignore[no-untyped-call]
+    jax.clear_caches()  # type: ignore[no-untyped-call] # other tests compare bits with a process of its own
