@@ -627,5 +627,5 @@ def test_what_memory_cannot_hold_is_named(good: Path, tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["train", "bc", *batch, "--batch-size", str(2**31 - 1)])
     message = str(caught.value.code)
-    assert message.startswith("bcq: memory is exhausted: --batch-size 2147483647 is too large (")
+    assert message.startswith("bcq: out of memory: reduce --batch-size 2147483647 (")
     assert "\n" not in message

@@ -630,12 +630,12 @@ def obeyed(failure: BaseException, monkeypatch: pytest.MonkeyPatch) -> Any:
         (OSError(36, "Too long", "x" * 999), f"bcq: {'x' * 200}: Too long"),
         (
             MemoryError("of 9\nGiB"),
-            "bcq: memory is exhausted: give it less to do at a time (of 9)",
+            "bcq: out of memory: reduce the amount of work (of 9)",
         ),
-        (MemoryError(), "bcq: memory is exhausted: give it less to do at a time (MemoryError)"),
+        (MemoryError(), "bcq: out of memory: reduce the amount of work (MemoryError)"),
         (
             jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: much"),
-            "bcq: memory is exhausted: give it less to do at a time (RESOURCE_EXHAUSTED: much)",
+            "bcq: out of memory: reduce the amount of work (RESOURCE_EXHAUSTED: much)",
         ),
     ],
 )
@@ -656,7 +656,7 @@ def test_an_interruption_without_a_signal_ends_as_ctrl_c_does(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert obeyed(KeyboardInterrupt(), monkeypatch) == 130
-    nothing = "bcq: stopped; nothing was saved; the same command begins anew\n"
+    nothing = "bcq: stopped; nothing was saved; run the same command to start again\n"
     assert capsys.readouterr().err == nothing
     assert obeyed(InterruptionError("half is saved"), monkeypatch) == 130
     assert capsys.readouterr().err == "bcq: stopped; half is saved\n"
@@ -664,9 +664,9 @@ def test_an_interruption_without_a_signal_ends_as_ctrl_c_does(
 
 def test_what_is_too_large_is_what_was_given() -> None:
     data = ("train", "bcq", "--data", "a.csv")
-    assert cli.too_large(parsed(*data)) == "the batch, or the networks, is too large"
+    assert cli.too_large(parsed(*data)) == "reduce the size of the batch or of the networks"
     named = cli.too_large(parsed(*data, "--batch-size", "999", "--hidden-sizes", "7", "8"))
-    assert named.endswith(" is too large")
+    assert named.startswith("reduce --")
     assert "--batch-size 999" in named
     assert "--hidden-sizes (7, 8)" in named
     assert "--vae" not in named

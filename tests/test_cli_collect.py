@@ -313,10 +313,10 @@ def test_where_no_expert_is_bundled_none_is_listed(capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--keep", "3"), "keep: 3 is not between 1 and 2, the seeds"),
-        (("--keep", "0"), "keep: 0 is not between 1 and 2, the seeds"),
-        (("--seeds", "some"), "seeds: 'some' is neither like 0..14 nor like 0,2,5"),
-        (("--seeds", "1,1"), "seeds: '1,1' names no seed, or one twice"),
+        (("--keep", "3"), "keep: 3 is not between 1 and 2, the number of seeds"),
+        (("--keep", "0"), "keep: 0 is not between 1 and 2, the number of seeds"),
+        (("--seeds", "some"), "seeds: 'some' is not like 0..14 or 0,2,5"),
+        (("--seeds", "1,1"), "seeds: '1,1' contains no seed, or the same seed twice"),
         (("--seeds", "-1..1"), "seed: -1 is not between"),
         (("--steps", "0"), "steps: 0 is not at least 1"),
         (("--env", "Nowhere-v0"), "environment Nowhere-v0: "),

@@ -42,7 +42,7 @@ def test_everything_wrong_is_in_one_report(
     actions[5] = 3
     path = str(batch_file(rewards=rewards, actions=actions))
     message = failure("inspect", path, "--json")
-    assert message == f"bcq: {path}: 2 errors; nothing can learn from it as it is"
+    assert message == f"bcq: {path}: 2 errors; this batch cannot be used for training"
     found = json.loads(capsys.readouterr().out)["findings"]
     assert [(f["kind"], f["rows"], f["count"]) for f in found if f["severity"] == "error"] == [
         ("not-finite", [3, 17], 2),

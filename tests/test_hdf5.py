@@ -408,7 +408,7 @@ def test_the_new_file_appears_whole(
     [
         ("file.txt/batch.hdf5", "cannot write {}: "),
         ("nowhere/batch.hdf5", "cannot write {}: "),
-        ("folder.hdf5", "{}: is a folder; name a file"),
+        ("folder.hdf5", "{}: is a folder; give a file"),
     ],
 )
 def test_a_place_that_cannot_be_written_is_named(

@@ -22,7 +22,7 @@ from bcq.system.errors import InterruptionError
 from kill_and_resume import PATIENCE, SETTINGS, Workshop, differing, rows_logged
 from short_task import AGENT, NAME, STEPS, registered
 
-STOPPING = "bcq: stopping after what is under way; once more stops at once"
+STOPPING = "bcq: stopping after the current unit of work; interrupt again to stop immediately"
 INTERRUPT, TERMINATE = signal.SIGINT, signal.SIGTERM
 
 
@@ -90,7 +90,7 @@ def test_the_first_second_is_watched(workshop: Workshop, seconds: float) -> None
     time.sleep(seconds)
     assert command.send(INTERRUPT) == [
         STOPPING,
-        "bcq: stopped; nothing was saved; the same command begins anew",
+        "bcq: stopped; nothing was saved; run the same command to start again",
     ]
     assert not (workshop.folder / "early").exists()
 
@@ -138,7 +138,7 @@ def test_a_second_signal_stops_at_once(workshop: Workshop) -> None:
     lines = command.send(INTERRUPT, INTERRUPT)
     assert time.monotonic() - begun < 4
     assert lines[0] == STOPPING
-    assert "bcq: stopped at once; what was saved before is kept" in lines
+    assert "bcq: stopped immediately; everything saved before is kept" in lines
 
 
 def test_a_log_that_nobody_reads_any_more_costs_no_checkpoint(workshop: Workshop) -> None:
@@ -168,7 +168,7 @@ def test_a_conversion_leaves_nothing(tmp_path: Path) -> None:
     command.when(lambda: list(tmp_path.glob(".new.hdf5.*.tmp")))
     assert command.send(INTERRUPT) == [
         STOPPING,
-        "bcq: stopped; nothing was saved; the same command begins anew",
+        "bcq: stopped; nothing was saved; run the same command to start again",
     ]
     assert files(tmp_path) == {"batch.hdf5"}
 
@@ -193,7 +193,7 @@ def test_an_evaluation_stops_between_steps(workshop: Workshop) -> None:
     time.sleep(6)
     assert command.send(INTERRUPT) == [
         STOPPING,
-        "bcq: stopped; nothing was saved; the same command begins anew",
+        "bcq: stopped; nothing was saved; run the same command to start again",
     ]
 
 
