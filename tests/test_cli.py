@@ -123,7 +123,7 @@ def with_nan(values: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"actions": None}, ["actions: is missing", "it holds observations"]),
+        ({"actions": None}, ["actions: is missing", "the file has observations"]),
         ({"observations": None, "obs": np.zeros((ROWS, 3))}, ["observations: is missing"]),
         ({"terminals": None, "dones": np.zeros(ROWS)}, ["terminated: is missing"]),
         ({"rewards": with_nan(np.zeros(ROWS))}, ["rewards, row 17: is nan"]),
@@ -136,7 +136,7 @@ def with_nan(values: np.ndarray) -> np.ndarray:
             ],
         ),
         ({"rewards": np.zeros(39)}, ["rewards: has 39 rows but observations has 40"]),
-        ({"rewards": ["1.5"] * ROWS}, ["rewards: holds objects, not numbers"]),
+        ({"rewards": ["1.5"] * ROWS}, ["rewards: contains objects, not numbers"]),
         ({"terminals": np.full(ROWS, 2)}, ["terminated, row 0: is 2"]),
     ],
 )
@@ -160,8 +160,8 @@ def test_what_is_no_data_file_is_named(tmp_path: Path, refusal: Refusal) -> None
         ("missing.hdf5", "no such file"),
         ("folder.hdf5", "is a folder"),
         ("empty.hdf5", "cannot be read as HDF5"),
-        ("table.csv", "observations: is missing; name it with --columns (there are 0, 1)"),
-        ("table.pkl", "unknown kind of file"),
+        ("table.csv", "observations: is missing; give it with --columns (there are 0, 1)"),
+        ("table.pkl", "unknown file type"),
     ):
         message = refusal("train", "bcq", "--data", name, *TINY)
         assert message.startswith(f"bcq: {name}: {words}")
@@ -175,7 +175,7 @@ def test_actions_beyond_the_bounds_given_are_refused(
     data = ("train", "bcq", "--data", batch_file(actions=actions), *TINY)
     message = refusal(*data, "--action-low", "-2", "--action-high", "2")
     assert "actions, row 17: [2.5] is not between [-2.0] and [2.0]" in message
-    assert "go together" in refusal(*data, "--action-low", "-2")
+    assert "must be given together" in refusal(*data, "--action-low", "-2")
     assert "is above high" in refusal(*data, "--action-low", "3", "--action-high", "-3")
     assert "finite" in refusal(*data, "--action-low", "-1e39", "--action-high", "3")
     message = refusal(*data, "--action-low", "-3", "-3", "--action-high", "3", "3")

@@ -234,7 +234,7 @@ def test_a_file_that_exists_is_not_written_over(
     (tmp_path / "batch.hdf5").write_text("mine")
     policy = ("--policy", agent) if recipe.startswith("im") else ()
     message = refusal("collect", recipe, "--env", ENV, "--out", "batch.hdf5", *policy)
-    assert message == "batch.hdf5: exists already; name another file, or remove it"
+    assert message == "batch.hdf5: already exists; give another file, or remove it"
     assert (tmp_path / "batch.hdf5").read_text() == "mine"
 
 
@@ -255,8 +255,8 @@ def test_an_unknown_environment_is_refused(recipe: str, agent: Path, refusal: Re
         ("final-buffer", ("--random-steps", "-1"), "random_steps: -1 is not 0 or more"),
         ("imperfect", ("--noise", "nan"), "noise: nan is not 0 or more"),
         ("imperfect", ("--random-probability", "2"), "random_probability: 2.0 is not between"),
-        ("random", ("--out", "batch.csv"), "batch.csv: name the file with one of .hdf5, .h5"),
-        ("concurrent", ("--out", "batch.csv"), "batch.csv: name the file with one of"),
+        ("random", ("--out", "batch.csv"), "batch.csv: unknown ending; use one of .hdf5, .h5"),
+        ("concurrent", ("--out", "batch.csv"), "batch.csv: unknown ending; use one of"),
     ],
 )
 def test_impossible_settings_are_refused_by_name(

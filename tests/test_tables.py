@@ -242,7 +242,9 @@ def test_gaps_and_repeated_steps_are_those_of_the_rows_of_the_file(path: Path) -
     log = table()
     log["step"][10] = log["step"][9]
     backwards = {name: values[::-1] for name, values in log.items()}
-    assert f"step, row {ROWS - 10}: is the step of another" in refusal(write(path, backwards))
+    assert f"step, row {ROWS - 10}: another row of this episode has this step" in refusal(
+        write(path, backwards)
+    )
 
 
 def test_a_gap_is_more_than_half_a_usual_step_too_long(path: Path) -> None:
@@ -279,7 +281,7 @@ def test_a_gap_cuts_the_episode_and_is_told(path: Path) -> None:
 def test_one_step_twice_is_refused(path: Path) -> None:
     log = table()
     log["step"][10] = log["step"][9]
-    assert "step, row 10: is the step of another row" in refusal(write(path, log))
+    assert "step, row 10: another row of this episode has this step" in refusal(write(path, log))
 
 
 def test_without_terminals_ends_are_cuts_and_that_is_told(path: Path) -> None:
@@ -408,7 +410,7 @@ def test_columns_that_are_not_there_are_named(path: Path) -> None:
 def test_a_column_is_one_thing(path: Path) -> None:
     write(path, table())
     twice = refusal(path, columns={"rewards": ["reward"], "observations": ["obs_0", "reward"]})
-    assert "columns: reward is given twice; a column can be one thing" in twice
+    assert "columns: reward is given twice; a column can have only one role" in twice
     given = refusal(path, columns={"observations": ["obs_*", "action_*"]})
     assert "actions: is missing" in given  # what was given as one thing is not found as another
     dataset = bcq.load(path, columns={"observations": ["obs_0", "step"]})
@@ -607,7 +609,7 @@ def test_faults_in_a_part_stop_the_conversion_and_leave_nothing(
 def test_a_table_without_transitions_is_refused(rows: int, path: Path) -> None:
     write(path, {name: values[:rows] for name, values in table().items()})
     refusal(path)
-    with pytest.raises(InputError, match=r"holds no rows|no transition is left|holds null"):
+    with pytest.raises(InputError, match=r"has no rows|no transition has|contains null"):
         convert(path, path.with_name("log.hdf5"), Options())
     assert list(path.parent.iterdir()) == [path]
 

@@ -45,7 +45,7 @@ class Inspect(Verb):
         wrong = sum(finding.severity == "error" for finding in findings)
         if wrong:
             print(json.dumps({"findings": as_json(findings)}) if self.json else as_text(findings))
-            raise InputError(f"{self.data}: {wrong} errors; this batch cannot be used for training")
+            raise InputError(f"{self.data}: cannot be used for training (errors: {wrong})")
         self.show(Dataset.from_checked(checked), findings)
 
     def show(self, dataset: Dataset, findings: Sequence[Finding]) -> None:
