@@ -587,13 +587,13 @@ class Failing(gymnasium.Env[Any, Any]):
 @pytest.mark.parametrize(
     ("way", "words"),
     [
-        ("init", "cannot be made: OSError: no licence for this machine"),
+        ("init", "cannot be created: OSError: no licence for this machine"),
         ("reset", "reset failed: KeyError: 'world'"),
-        ("shape", "reset gave an observation of float32 and shape (2,), not (3,)"),
+        ("shape", "reset returned an observation of float32 and shape (2,), not (3,)"),
         ("step", "step failed: ZeroDivisionError: no friction"),
         ("four", "step failed: ValueError: not enough values to unpack"),
-        ("nan", "step gave an observation not finite"),
-        ("reward", "step gave a reward of nan"),
+        ("nan", "step returned a non-finite observation"),
+        ("reward", "step returned a reward of nan"),
     ],
 )
 @pytest.mark.parametrize(

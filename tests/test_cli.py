@@ -193,7 +193,7 @@ def test_actions_beyond_the_bounds_given_are_refused(
         ("Pendulum-v9", "v9"),
         ("two words", "Malformed"),
         ("CartPole-v1", "its actions are Discrete(2)"),
-        ("MountainCarContinuous-v0", "its observations have 2 numbers but the data's have 3"),
+        ("MountainCarContinuous-v0", "its observations have 2 numbers, those of the data 3"),
     ],
 )
 def test_an_environment_that_cannot_serve_is_refused(
@@ -220,7 +220,7 @@ def test_an_output_that_cannot_be_written_is_named(
 def test_a_folder_without_a_run_cannot_be_evaluated(tmp_path: Path, refusal: Refusal) -> None:
     (tmp_path / "folder").mkdir()
     for name in ("folder", "missing"):
-        assert refusal("evaluate", name).startswith(f"bcq: {name}: holds no run")
+        assert refusal("evaluate", name).startswith(f"bcq: {name}: does not contain a run")
 
 
 # Options
@@ -233,7 +233,7 @@ def test_a_folder_without_a_run_cannot_be_evaluated(tmp_path: Path, refusal: Ref
         (("--steps", "-5"), "steps: -5 is not at least 1"),
         (("--seed", "-1"), "seed: -1 is not between 0 and 2147483647"),
         (("--seed", "2147483648"), "seed: 2147483648 is not between 0 and 2147483647"),
-        (("--checkpoint-every", "150"), "checkpoint_every: 150 is not a multiple of 100"),
+        (("--checkpoint-every", "150"), "checkpoint_every: 150 is not a positive multiple of 100"),
         (("--evaluate-episodes", "0"), "evaluate_episodes: 0 is not at least 1"),
         (("--batch-size", "0"), "batch_size: 0 is not at least 1"),
         (("--learning-rate", "nan"), "learning_rate: nan is not above 0"),
@@ -432,7 +432,7 @@ def test_a_second_run_into_the_same_folder_is_refused(
     batch, run = finished_run
     before = tree(run)
     message = refusal("train", "bcq", "--data", batch, "--out", run, *TINY)
-    assert message.startswith(f"bcq: {run} already holds a run")
+    assert message.startswith(f"bcq: {run} already contains a run")
     assert "--resume" in message
     assert tree(run) == before
 
@@ -445,7 +445,7 @@ def test_a_second_run_into_the_same_folder_is_refused(
         (("--env", "Pendulum-v1"), "schedule.env = None, not Pendulum-v1"),
         (("--hidden-sizes", "9", "8"), "settings.hidden_sizes = [8, 8], not [9, 8]"),
         (("--action-low", "-3", "--action-high", "3"), "dataset.fingerprint"),
-        (("--steps", "50"), "is already at update 100, beyond 50"),
+        (("--steps", "50"), "is already at update 100, more than 50"),
     ],
 )
 def test_resuming_with_other_settings_is_refused(

@@ -214,7 +214,7 @@ def test_an_interrupted_collection_goes_on_with_the_same_command(
         patch.setattr(collection, "save", interrupt)
         with pytest.raises(SystemExit, match="130"):
             main(command)
-    assert "the same command goes on" in capsys.readouterr().err
+    assert "run the same command to continue" in capsys.readouterr().err
     assert [item.name for item in tmp_path.iterdir()] == ["batch.hdf5.partial"]
     with pytest.raises(SystemExit, match="unfinished collection with seed = 0, not 1"):
         main([*command, "--seed", "1"])
@@ -292,7 +292,7 @@ def test_experts_are_trained_kept_listed_and_used(
     assert capsys.readouterr().out == line
     assert re.fullmatch(
         rf"{ENV} 0: return -\d+ ± \d+ \(std, 3 episodes\); ddpg, seed [01], number 1 of 2, "
-        r"at step 200 of 200, where its last ten evaluations earned -\d+\n",
+        r"at step 200 of 200; mean return of its last ten evaluations -\d+\n",
         line,
     )
     ranking = json.loads((tmp_path / "kept" / f"{ENV}-ranking.json").read_text())

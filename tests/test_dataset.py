@@ -149,7 +149,11 @@ def test_findings_are_numbered_as_the_rows_of_the_file() -> None:
         ({"rewards": np.zeros((ROWS, 2))}, "wrong-shape", "it must be (transitions,)"),
         ({"actions": np.zeros(ROWS)}, "wrong-shape", "it must be (transitions, size)"),
         ({"actions": np.zeros((ROWS, 0))}, "wrong-shape", "at least one number"),
-        ({"next_observations": np.zeros((ROWS, 4))}, "wrong-shape", "match the observations' (3,)"),
+        (
+            {"next_observations": np.zeros((ROWS, 4))},
+            "wrong-shape",
+            "match the (3,) of observations",
+        ),
         ({"rewards": np.zeros(3)}, "different-lengths", "one row per transition"),
         ({"rewards": np.full(ROWS, np.nan)}, "not-finite", "remove or repair"),
         ({"terminated": np.full(ROWS, 2)}, "not-a-flag", "0 or 1"),

@@ -110,7 +110,7 @@ def test_training_saves_and_goes_on_as_if_nothing_had_been(workshop: Workshop) -
         assert step == 100 * rows_logged(run) < 1500
         assert acknowledged == STOPPING
         saved = f"update {step:,} of 1,500 is saved in {run}"
-        assert last == f"bcq: stopped; {saved}; {again} goes on from there"
+        assert last == f"bcq: stopped; {saved}; run {again} to continue"
     with workshop.training(run, "cache", "--resume") as process:
         workshop.finish(process, run)
     assert differing(workshop.reference, run) == []
@@ -122,8 +122,7 @@ def test_before_the_first_update_nothing_is_promised(workshop: Workshop) -> None
     command = Command(workshop.folder, "train", "bcq", *options)
     command.when((run / "config.json").exists)
     assert command.send(INTERRUPT)[-1] == (
-        f"bcq: stopped; no update was made yet in {run}; "
-        "the same command with --resume goes on from there"
+        f"bcq: stopped; {run} has no update yet; run the same command with --resume to continue"
     )
     assert files(run) == {"config.json", ".lock", "episodes.jsonl"}
 
@@ -179,7 +178,10 @@ def test_collecting_goes_on_where_it_was(tmp_path: Path) -> None:
     command.when((tmp_path / "new.hdf5.partial" / "progress.json").exists)
     line = command.send(TERMINATE)[-1]
     assert line.startswith("bcq: stopped; ")
-    assert " of 40,000 transitions are kept in new.hdf5.partial; the same command goes on" in line
+    assert (
+        " of 40,000 transitions are kept in new.hdf5.partial; run the same command to continue"
+        in line
+    )
     recipe = random_batch("Pendulum-v1", transitions=40_000, seed=3)
     collect_to(tmp_path / "new.hdf5", recipe)
     collect_to(tmp_path / "other.hdf5", recipe)

@@ -73,8 +73,8 @@ def far_from_bounds(batch: Evidence) -> Iterator[Finding]:
         yield Finding(
             "far-from-bounds",
             "actions",
-            f"small range in {columns_in_words(small)}: at most {reach[small].min():.2g} of the way "
-            "to the bounds",
+            f"small range in {columns_in_words(small)}: at most {reach[small].min():.2g} of the "
+            "way to the bounds",
             "check the bounds; give the true bounds with --action-low and --action-high",
             "the perturbation and the critics use a scale on which the bounds are -1 and 1",
             batch.rows,
