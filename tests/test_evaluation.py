@@ -306,7 +306,7 @@ def test_a_policy_draws_from_seed_step_and_row_all_zero_and_on_unless_told() -> 
 
 @pytest.mark.parametrize("shape", [(2,), (1, 3), (1, 1), (1, 2, 2)])
 def test_a_policy_refuses_observations_of_another_shape(shape: tuple[int, ...]) -> None:
-    with pytest.raises(InputError, match=r"observations have shape .* takes \(rows, 2\)"):
+    with pytest.raises(InputError, match=r"observations have shape .* needs \(rows, 2\)"):
         SAMPLING.act(np.zeros(shape))
 
 

@@ -210,7 +210,10 @@ def test_a_reproduction_stops_its_workers_and_they_save(tmp_path: Path) -> None:
     command = Command(tmp_path, "reproduce", "random", "--preset", "smoke", "--out", "out")
     command.when(lambda: list(tmp_path.glob("out/jobs/*/metrics.jsonl")))
     line = command.send(INTERRUPT)[-1]
-    assert " jobs are done, those under way keep what they saved; the same command goes on" in line
+    assert (
+        " jobs are done, running jobs keep what they saved; run the same command to continue"
+        in line
+    )
     for log in tmp_path.glob("out/jobs/*/metrics.jsonl"):
         run = bcq.Run.open(log.parent)
         assert run.checkpoint_step() == run.read("metrics.jsonl")[-1]["step"]
