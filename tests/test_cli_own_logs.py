@@ -106,7 +106,7 @@ def test_what_reading_brings_to_light_is_told(capsys: pytest.CaptureFixture[str]
     Path("log.csv").write_text("episode,step,obs_0,action_0,reward\n" + rows)
     main(["convert", "log.csv", "log.hdf5", "--env", "Nowhere-v0"])
     printed = capsys.readouterr()
-    assert "bcq: note: log.csv: rows, row 2: 2 rows were not in the order" in printed.err
+    assert "bcq: note: log.csv: rows, row 2: 2 rows were not in order" in printed.err
     assert "bcq: warning: log.csv: step, row 2: rows are missing after 1 rows" in printed.err
     assert "bcq: warning: log.csv: terminated: no column says" in printed.err
     assert printed.out.startswith("log.hdf5: 4 transitions")

@@ -566,14 +566,14 @@ def test_constant_columns_are_no_copies_and_copies_may_hardly_vary() -> None:
 def test_many_columns_are_named_in_short() -> None:
     arrays = noise(30)
     for count, words in (
-        (1, "column 0 never"),
-        (2, "columns 0, 1 never"),
-        (8, "columns 0, 1, 2, 3, 4, 5, 6, 7 never"),
-        (9, "columns 0, 1, 2, 3, 4, 5, 6, 7 and 1 more never"),
+        (1, "constant column 0"),
+        (2, "constant columns 0, 1"),
+        (8, "constant columns 0, 1, 2, 3, 4, 5, 6, 7"),
+        (9, "constant columns 0, 1, 2, 3, 4, 5, 6, 7 and 1 more"),
         (10, "columns 0, 1, 2, 3, 4, 5, 6, 7 and 2 more never"),
     ):
         arrays["observations"] = np.full((30, count), 2.0)
-        assert findings(arrays)["constant-column"].problem.startswith(words)
+        assert findings(arrays)["constant-column"].problem == words
 
 
 @pytest.mark.parametrize(
@@ -662,7 +662,7 @@ def test_a_column_is_far_from_zero_at_ten_and_at_five_spreads(
     kinds = {"far-from-zero", "lost-precision"} & found.keys()
     assert kinds == ({kind} if kind else set())
     if kind:
-        assert found[kind].problem.startswith("column 1 ")
+        assert found[kind].problem.partition(":")[0].endswith(" in column 1")
         assert (found[kind].severity, found[kind].field) == ("warning", "observations")
         assert rows_of(arrays, kind) == list(range(40))
 

@@ -252,7 +252,7 @@ def test_what_t_plus_1_observations_cannot_hold_is_refused(tmp_path: Path) -> No
     torn[9] += 1
     arrays = {**dataset.columns().arrays, "next_observations": torn}
     broken = Dataset.from_columns(Columns("torn", arrays, Provenance()), dataset.bounds)
-    with pytest.raises(InputError, match="row 9: is not the next row's observation"):
+    with pytest.raises(InputError, match="row 9: is not the observation of the next row"):
         bcq.save(broken, tmp_path / "torn-v0")
     assert list(tmp_path.iterdir()) == []
 

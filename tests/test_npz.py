@@ -97,7 +97,7 @@ def test_versions_of_the_format_that_hold_numbers_are_read(
     if read:
         assert bcq.load(path).rewards.tolist() == list(range(ROWS))
     else:
-        assert "version (3, 0) of NumPy's format" in refusal(path)
+        assert "version (3, 0) of the NumPy format" in refusal(path)
 
 
 def test_steps_of_an_archive_cannot_be_mapped(path: Path) -> None:

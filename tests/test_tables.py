@@ -379,7 +379,7 @@ def test_a_column_may_have_an_equals_sign_in_its_name() -> None:
     [
         (["observations"], "map|cannot be read"),
         (["observations=x", "actions"], "NAME=COLUMN"),
-        (["height=x"], "'height' is none of episode, step"),
+        (["height=x"], "'height' is not one of episode, step"),
         (["observations="], "must be a column or a list of columns"),
     ],
 )
@@ -566,7 +566,7 @@ def test_a_csv_file_is_read_by_what_all_of_it_holds(
 def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     log = table()
     for name, words in (
-        ("obs_0", "obs_0: there are several columns"),
+        ("obs_0", "obs_0: several columns"),
         ("reward", "give one column"),
     ):
         arrays = [pa.array(values) for values in (*log.values(), log[name])]
@@ -651,7 +651,7 @@ def test_bounds_of_a_table_are_those_of_all_its_parts(
 )
 def test_columns_that_are_no_numbers_are_refused(values: Any, tmp_path: Path) -> None:
     path = write(tmp_path / "log.parquet", table() | {"reward": values})
-    assert "rewards: column reward holds" in refusal(path)
+    assert "rewards: column reward contains" in refusal(path)
     nested = table() | {"obs": values}
     del nested["obs_0"], nested["obs_1"]
     assert "observations: column obs holds" in refusal(write(path, nested))

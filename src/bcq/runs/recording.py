@@ -57,7 +57,8 @@ class Schedule:
     keep: Keep = 1
     """number of checkpoints to keep, newest first"""
     true_value_every: int | None = None
-    """number of updates between two measurements of true values in --env (a multiple of 100)"""
+    """number of updates between two measurements of true values in the environment
+    (a multiple of 100)"""
     concurrent: bool = False
     """replay the batch as a growing buffer (the concurrent task of the paper): after each episode,
     one update per row of it, on all rows so far; the run ends with the last complete episode"""

@@ -73,7 +73,8 @@ def mapped(schema: pa.Schema, names: Mapping[str, Sequence[str]]) -> Names:
             kind = schema.field(column).type
             if not (is_number(kind) or (name in KEYS and is_key(kind))):
                 raise InputError(
-                    f"{name}: column {column} contains {kind}; store one number per column"
+                    f"{name}: column {column} contains {kind}, not numbers; store one "
+                    "number per column"
                 )
     return found
 
