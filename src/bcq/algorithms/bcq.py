@@ -26,7 +26,7 @@ class BCQConfig:
     """Batch-Constrained deep Q-learning, the algorithm of the paper, with its defaults."""
 
     discount: float = 0.99
-    """gamma: value of a reward one step later"""
+    """gamma: weight of a reward one step later, relative to one now"""
     max_perturbation: float = 0.05
     """Phi: largest perturbation of a generated action, in half-widths of the action range"""
     num_samples: int = 10
@@ -44,7 +44,7 @@ class BCQConfig:
     vae_l2: float = 0.0
     """L2 regularisation of the VAE (the paper uses 1e-3 for small batches of random data, D.3)"""
     latent_clip: float = 0.5
-    """limit of the latent: it is clipped to plus or minus this value when actions are generated"""
+    """limit of the latent of generated actions: it is clipped to plus or minus this value"""
     hidden_sizes: tuple[int, ...] = (400, 300)
     """sizes of the hidden layers of the critics and the perturbation model"""
     vae_hidden_sizes: tuple[int, ...] = (750, 750)

@@ -23,7 +23,7 @@ class DDPGConfig:
     """Deep Deterministic Policy Gradients: the behavioural agent, and an offline baseline."""
 
     discount: float = 0.99
-    """gamma: value of a reward one step later"""
+    """gamma: weight of a reward one step later, relative to one now"""
     target_rate: float = 0.005
     """tau: update rate of the target networks"""
     batch_size: int = 100
@@ -35,8 +35,7 @@ class DDPGConfig:
     critic_l2: float = 1e-2
     """L2 regularisation of the critic"""
     hidden_sizes: tuple[int, ...] = (400, 300)
-    """sizes of the hidden layers of the actor and the critic; the critic takes the action in its
-    second layer"""
+    """sizes of the hidden layers; the second layer of the critic also takes the action"""
 
     def __post_init__(self) -> None:
         check_settings(

@@ -23,7 +23,7 @@ class DQNConfig:
     """DQN (baseline): each action dimension is divided into bins."""
 
     discount: float = 0.99
-    """gamma: value of a reward one step later"""
+    """gamma: weight of a reward one step later, relative to one now"""
     num_bins: int = 10
     """number of bins per action dimension"""
     target_rate: float = 0.005

@@ -27,7 +27,7 @@ class EnsembleConfig:
     """Ensemble of critics (baseline): their uncertainty replaces the constraint of BCQ."""
 
     discount: float = 0.99
-    """gamma: value of a reward one step later"""
+    """gamma: weight of a reward one step later, relative to one now"""
     members: int = 4
     """number of critics in the ensemble (the paper uses 4 and 10)"""
     target_rate: float = 0.005

@@ -22,7 +22,7 @@ class VAEBCConfig:
     vae_l2: float = 0.0
     """L2 regularisation of the VAE (the paper uses 1e-3 for small batches of random data, D.3)"""
     latent_clip: float = 0.5
-    """limit of the latent: it is clipped to plus or minus this value when actions are generated"""
+    """limit of the latent of generated actions: it is clipped to plus or minus this value"""
     vae_hidden_sizes: tuple[int, ...] = (750, 750)
     """sizes of the hidden layers of the encoder and the decoder"""
 

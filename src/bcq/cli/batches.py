@@ -28,9 +28,9 @@ class Inspect(Verb):
     """Gymnasium environment of the batch, if the file does not name it"""
     reading: Reading = field(default_factory=Reading)
     fix: Path | None = None
-    """write the batch to this new file, with every problem repaired that can be repaired safely"""
+    """write a repaired batch to this new file; only safe repairs are made"""
     picture: Path | None = None
-    """file of the picture (default: the name of the batch with .png)"""
+    """file of the picture; if not given, the name of the batch with .png"""
     json: bool = False
     """print the result as JSON"""
 

@@ -36,9 +36,9 @@ class CollectBehaviour(Verb):
     noise: float
     """standard deviation of the exploration noise, in half-widths of the action range"""
     random_steps: int | None = None
-    """number of random actions at the start (default: 10,000 for HalfCheetah, else 1,000)"""
+    """number of uniformly random actions at the start; if not given, 1,000 (HalfCheetah: 10,000)"""
     keep: Keep = 1
-    """number of checkpoints of the agent to keep, newest first; each evaluation makes one"""
+    """number of checkpoints of the agent to keep (the newest); each evaluation makes one"""
     recipe: ClassVar[str]
     if_stopped = GOES_ON
 
@@ -161,8 +161,8 @@ class TrainExperts(Verb):
     steps: int = 1_000_000
     """number of time steps of each agent"""
     longest: int = 0
-    """train the best agents further, by 100,000 steps at a time, while they improve, up to this
-    number of steps"""
+    """largest number of time steps: the best agents are trained further,
+    100,000 steps at a time, while they improve"""
     out: Path = Path("runs/experts")
     """folder of the runs of the agents; the experts that are kept are in its folder `kept`"""
     if_stopped = "the agents trained so far are saved; run the same command to continue"

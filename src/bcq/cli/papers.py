@@ -71,16 +71,16 @@ class Reproduce(Verb):
     """Reproduce the paper: run its experiments, draw its figures and judge its claims."""
 
     experiments: Positional[tuple[ExperimentName, ...]] = ()
-    """experiments to run (default: all)"""
+    """experiments to run; if not given, all"""
     preset: PresetName = "quick"
-    """scale: smoke (minutes, only tests the machinery), quick (an hour and a half on two cores),
-    standard (about 35 core-hours, judges most claims), paper (the scale of the paper, two
-    months)"""
+    """smoke (minutes, only tests the machinery), quick (an hour and a half on two cores),
+    standard (about 35 core-hours, judges most claims),
+    or paper (the scale of the paper, two months)"""
     env: tuple[str, ...] = ()
-    """environments to use (default: all of the preset)"""
+    """environments to use; if not given, all of the preset"""
     out: Path | None = None
-    """folder of all results (default: runs/reproduce-PRESET); finished jobs in it are not
-    repeated, interrupted jobs continue"""
+    """folder of all results; if not given, runs/reproduce-PRESET;
+    finished jobs in it are not repeated, interrupted jobs continue"""
     dry_run: bool = False
     """list the jobs with an estimate of their time and disk space, but do not run them"""
     check: bool = False

@@ -34,7 +34,7 @@ class Train(Verb, Generic[Config]):
     data: Path
     """the batch: HDF5 in the layout of D4RL, npz, CSV, Parquet, a Minari folder or minari:NAME"""
     out: Path | None = None
-    """run directory (default: runs/ALGORITHM-DATA-seedS)"""
+    """run directory; if not given, runs/ALGORITHM-DATA-seedS"""
     resume: bool = False
     """resume an interrupted run; the result is the same as without the interruption"""
     reading: Reading = field(default_factory=Reading)
@@ -72,7 +72,7 @@ class Evaluate(Verb):
     run: Positional[Path]
     """run directory of `bcq train`"""
     env: str | None = None
-    """Gymnasium environment (default: the one of the run or of its data)"""
+    """Gymnasium environment; if not given, the one of the run or of its data"""
     episodes: int = 10
     """number of episodes"""
     seed: int = 0

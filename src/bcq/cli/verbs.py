@@ -27,9 +27,9 @@ class Reading:
     """Information that may be missing in the file of the batch."""
 
     columns: tuple[str, ...] = ()
-    """roles of the columns of a table (or of the arrays of an npz file), if their names are not
-    the common ones: observations=x,y actions=torque rewards=r terminated=fell truncated=cut
-    episode=run step=t; or one mapping file, JSON or TOML"""
+    """columns of a table (or arrays of an npz file) by role, if their names are not common ones:
+    observations=x,y actions=torque rewards=r terminated=fell truncated=cut episode=run step=t;
+    or one mapping file, JSON or TOML"""
     action_low: tuple[float, ...] | None = None
     """lower bounds of the actions, one per dimension, if the file does not contain them"""
     action_high: tuple[float, ...] | None = None

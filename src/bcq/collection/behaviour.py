@@ -57,13 +57,13 @@ class BehaviourSchedule:
     noise: float = 0.1
     """standard deviation of the exploration noise, in half-widths of the action range"""
     random_steps: int | None = None
-    """number of random actions at the start (default: 10,000 for HalfCheetah, else 1,000)"""
+    """number of uniformly random actions at the start; if not given, 1,000 (HalfCheetah: 10,000)"""
     evaluate_every: int = 5_000
     """number of time steps between two evaluations; each is made at the next end of an episode"""
     evaluate_episodes: int = 10
     """number of episodes per evaluation"""
     keep: Keep = 1
-    """number of checkpoints to keep, newest first; each evaluation makes one"""
+    """number of checkpoints to keep (the newest); each evaluation makes one"""
 
     def __post_init__(self) -> None:
         if self.random_steps is None:

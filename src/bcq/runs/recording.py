@@ -55,13 +55,13 @@ class Schedule:
     checkpoint_every: int = 5_000
     """number of updates between two checkpoints (a multiple of 100)"""
     keep: Keep = 1
-    """number of checkpoints to keep, newest first"""
+    """number of checkpoints to keep (the newest)"""
     true_value_every: int | None = None
-    """number of updates between two measurements of true values in the environment
-    (a multiple of 100)"""
+    """number of updates between two measurements of true values (a multiple of 100; needs --env)"""
     concurrent: bool = False
-    """replay the batch as a growing buffer (the concurrent task of the paper): after each episode,
-    one update per row of it, on all rows so far; the run ends with the last complete episode"""
+    """replay the batch as a growing buffer (the concurrent task of the paper):
+    after each episode, one update per row of it, on all rows so far;
+    the run ends with the last complete episode"""
 
     def __post_init__(self) -> None:
         check_settings(
