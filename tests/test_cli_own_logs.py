@@ -108,7 +108,7 @@ def test_what_reading_brings_to_light_is_told(capsys: pytest.CaptureFixture[str]
     printed = capsys.readouterr()
     assert "bcq: note: log.csv: rows, row 2: 2 rows were not in order" in printed.err
     assert "bcq: warning: log.csv: step, row 2: rows are missing after 1 rows" in printed.err
-    assert "bcq: warning: log.csv: terminated: no column says" in printed.err
+    assert "bcq: warning: log.csv: terminated: no column marks" in printed.err
     assert printed.out.startswith("log.hdf5: 4 transitions")
     with h5py.File("log.hdf5") as file:
         assert file.attrs["environment"] == "Nowhere-v0"

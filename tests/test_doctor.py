@@ -570,7 +570,7 @@ def test_many_columns_are_named_in_short() -> None:
         (2, "constant columns 0, 1"),
         (8, "constant columns 0, 1, 2, 3, 4, 5, 6, 7"),
         (9, "constant columns 0, 1, 2, 3, 4, 5, 6, 7 and 1 more"),
-        (10, "columns 0, 1, 2, 3, 4, 5, 6, 7 and 2 more never"),
+        (10, "constant columns 0, 1, 2, 3, 4, 5, 6, 7 and 2 more"),
     ):
         arrays["observations"] = np.full((30, count), 2.0)
         assert findings(arrays)["constant-column"].problem == words

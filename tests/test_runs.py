@@ -580,7 +580,9 @@ def test_arrays_of_another_learner_are_refused(
     put_checkpoint(run, COUNTER_ARRAYS)
     assert loaded(run)[0] == 400
     put_checkpoint(run, COUNTER_ARRAYS | changes)
-    with pytest.raises(InputError, match=rf"step-400\.safetensors: is of another .*{named} "):
+    with pytest.raises(
+        InputError, match=rf"step-400\.safetensors: belongs to a different .*{named} "
+    ):
         Run.open(run.directory).load()
 
 

@@ -654,7 +654,7 @@ def test_columns_that_are_no_numbers_are_refused(values: Any, tmp_path: Path) ->
     assert "rewards: column reward contains" in refusal(path)
     nested = table() | {"obs": values}
     del nested["obs_0"], nested["obs_1"]
-    assert "observations: column obs holds" in refusal(write(path, nested))
+    assert "observations: column obs contains" in refusal(write(path, nested))
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + bytes(100) + b"PAR1", b"\x80\x04N."])

@@ -313,9 +313,9 @@ def test_velocities_at_the_clip_are_refused() -> None:
     env = make("Hopper-v5")
     observation = np.zeros(11, np.float32)
     observation[7] = 10.0
-    with pytest.raises(bcq.InputError, match="clip of 10"):
+    with pytest.raises(bcq.InputError, match="clipped by Hopper at 10"):
         state_from_observation(env, observation)
-    with pytest.raises(bcq.InputError, match="clip of 10"):
+    with pytest.raises(bcq.InputError, match="clipped by Hopper at 10"):
         state_from_observation(env, -observation)
     observation[7] = 9.99
     observation[0] = 12.0  # a position

@@ -183,7 +183,7 @@ def state_from_observation(environment: Environment, observation: Floats) -> Sim
         case "HalfCheetah" | "Hopper" | "Walker2d" as name:
             joints = {"HalfCheetah": 8, "Hopper": 5, "Walker2d": 8}[name]
             if name != "HalfCheetah" and (np.abs(values[joints:]) >= VELOCITY_CLIP).any():
-                raise InputError(f"a velocity is at the limit of {name}, {VELOCITY_CLIP:g}")
+                raise InputError(f"a velocity is clipped by {name} at {VELOCITY_CLIP:g}")
             return SimulatorState(np.append(0.0, values[:joints]), values[joints:])
         case "Reacher":
             angles = np.arctan2(values[2:4], values[:2])
