@@ -221,7 +221,7 @@ def test_no_kernel_mass_is_an_error_that_names_action_and_state() -> None:
 
 
 def test_an_action_that_no_tuple_has_is_an_error_when_acting() -> None:
-    with pytest.raises(InputError, match="by action 2 has weight"):
+    with pytest.raises(InputError, match="with action 2 has weight"):
         KernelBasedRL(embed(optimal_steps()), 3, 0.9, 1.0).act(BOTH)
 
 
