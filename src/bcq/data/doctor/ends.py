@@ -23,7 +23,7 @@ def both_flags(batch: Evidence) -> Iterator[Finding]:
     yield Finding(
         "both-flags",
         "truncated",
-        f"{len(both)} rows are marked as terminated and truncated; they count as terminated",
+        f"{len(both)} rows are both terminated and truncated; they count as terminated",
         "no action needed"
         if at_limit.all()
         else "mark a time-out only where a limit cut the episode",

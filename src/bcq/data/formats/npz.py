@@ -51,7 +51,7 @@ def chosen(names: Mapping[str, Sequence[str]], members: Mapping[str, str]) -> di
     if "terminated" not in found and "dones" in members:
         raise InputError(
             "dones: does not show whether an episode terminated or was cut by a time limit; give "
-            "--columns terminated=dones if it never marks a time limit, else store two arrays"
+            "--columns terminated=dones if it never marks a time limit, else store two flags"
         )
     return {ours: columns[0] for ours, columns in found.items()}
 
