@@ -587,13 +587,13 @@ class Failing(gymnasium.Env[Any, Any]):
 @pytest.mark.parametrize(
     ("way", "words"),
     [
-        ("init", "cannot be made: OSError: no licence for this machine"),
+        ("init", "cannot be created: OSError: no licence for this machine"),
         ("reset", "reset failed: KeyError: 'world'"),
-        ("shape", "reset gave an observation of float32 and shape (2,), not (3,)"),
+        ("shape", "reset returned an observation of float32 and shape (2,), not (3,)"),
         ("step", "step failed: ZeroDivisionError: no friction"),
         ("four", "step failed: ValueError: not enough values to unpack"),
-        ("nan", "step gave an observation not finite"),
-        ("reward", "step gave a reward of nan"),
+        ("nan", "step returned a non-finite observation"),
+        ("reward", "step returned a reward of nan"),
     ],
 )
 @pytest.mark.parametrize(
@@ -627,5 +627,5 @@ def test_what_memory_cannot_hold_is_named(good: Path, tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["train", "bc", *batch, "--batch-size", str(2**31 - 1)])
     message = str(caught.value.code)
-    assert message.startswith("bcq: memory is exhausted: --batch-size 2147483647 is too large (")
+    assert message.startswith("bcq: out of memory: reduce --batch-size 2147483647 (")
     assert "\n" not in message

@@ -616,7 +616,7 @@ def test_resuming_with_other_settings_is_refused(
 
 
 def test_a_run_is_not_begun_again_unasked(life: Life) -> None:
-    with pytest.raises(InputError, match="already holds a run"):
+    with pytest.raises(InputError, match="already contains a run"):
         train_behaviour(life.run.directory, CONFIG, SCHEDULE)
 
 
@@ -624,7 +624,7 @@ def test_rows_lost_from_the_disk_are_noticed(life: Life, tmp_path: Path) -> None
     for name, content in contents(life.run.directory).items():
         (tmp_path / name).write_bytes(content)
     (tmp_path / "rows.bin").write_bytes(life.rows[:400].tobytes())
-    with pytest.raises(InputError, match=r"rows\.bin: is damaged \(it holds 400 rows"):
+    with pytest.raises(InputError, match=r"rows\.bin: is damaged \(it has 400 rows"):
         train_behaviour(tmp_path, CONFIG, SCHEDULE, resume=True)
 
 

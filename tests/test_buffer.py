@@ -185,7 +185,9 @@ def test_rows_that_are_missing_are_named_and_nothing_is_changed(
     with log.path.open("ab") as file:
         file.write(b"1")  # not yet a fourth
     before = log.path.read_bytes()
-    with pytest.raises(InputError, match=r"rows\.bin: is damaged \(it holds 3 rows, not the 4"):
+    with pytest.raises(
+        InputError, match=r"rows\.bin: is damaged \(it has 3 rows, its checkpoint has 4"
+    ):
         log.cut_back(4)
     assert log.path.read_bytes() == before
 

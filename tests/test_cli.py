@@ -123,7 +123,7 @@ def with_nan(values: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"actions": None}, ["actions: is missing", "it holds observations"]),
+        ({"actions": None}, ["actions: is missing", "the file has observations"]),
         ({"observations": None, "obs": np.zeros((ROWS, 3))}, ["observations: is missing"]),
         ({"terminals": None, "dones": np.zeros(ROWS)}, ["terminated: is missing"]),
         ({"rewards": with_nan(np.zeros(ROWS))}, ["rewards, row 17: is nan"]),
@@ -136,7 +136,7 @@ def with_nan(values: np.ndarray) -> np.ndarray:
             ],
         ),
         ({"rewards": np.zeros(39)}, ["rewards: has 39 rows but observations has 40"]),
-        ({"rewards": ["1.5"] * ROWS}, ["rewards: holds objects, not numbers"]),
+        ({"rewards": ["1.5"] * ROWS}, ["rewards: contains objects, not numbers"]),
         ({"terminals": np.full(ROWS, 2)}, ["terminated, row 0: is 2"]),
     ],
 )
@@ -160,8 +160,8 @@ def test_what_is_no_data_file_is_named(tmp_path: Path, refusal: Refusal) -> None
         ("missing.hdf5", "no such file"),
         ("folder.hdf5", "is a folder"),
         ("empty.hdf5", "cannot be read as HDF5"),
-        ("table.csv", "observations: is missing; name it with --columns (there are 0, 1)"),
-        ("table.pkl", "unknown kind of file"),
+        ("table.csv", "observations: is missing; give it with --columns (there are 0, 1)"),
+        ("table.pkl", "unknown file type"),
     ):
         message = refusal("train", "bcq", "--data", name, *TINY)
         assert message.startswith(f"bcq: {name}: {words}")
@@ -175,7 +175,7 @@ def test_actions_beyond_the_bounds_given_are_refused(
     data = ("train", "bcq", "--data", batch_file(actions=actions), *TINY)
     message = refusal(*data, "--action-low", "-2", "--action-high", "2")
     assert "actions, row 17: [2.5] is not between [-2.0] and [2.0]" in message
-    assert "go together" in refusal(*data, "--action-low", "-2")
+    assert "must be given together" in refusal(*data, "--action-low", "-2")
     assert "is above high" in refusal(*data, "--action-low", "3", "--action-high", "-3")
     assert "finite" in refusal(*data, "--action-low", "-1e39", "--action-high", "3")
     message = refusal(*data, "--action-low", "-3", "-3", "--action-high", "3", "3")
@@ -193,7 +193,7 @@ def test_actions_beyond_the_bounds_given_are_refused(
         ("Pendulum-v9", "v9"),
         ("two words", "Malformed"),
         ("CartPole-v1", "its actions are Discrete(2)"),
-        ("MountainCarContinuous-v0", "its observations have 2 numbers but the data's have 3"),
+        ("MountainCarContinuous-v0", "its observations have 2 numbers, those of the data 3"),
     ],
 )
 def test_an_environment_that_cannot_serve_is_refused(
@@ -220,7 +220,7 @@ def test_an_output_that_cannot_be_written_is_named(
 def test_a_folder_without_a_run_cannot_be_evaluated(tmp_path: Path, refusal: Refusal) -> None:
     (tmp_path / "folder").mkdir()
     for name in ("folder", "missing"):
-        assert refusal("evaluate", name).startswith(f"bcq: {name}: holds no run")
+        assert refusal("evaluate", name).startswith(f"bcq: {name}: does not contain a run")
 
 
 # Options
@@ -233,7 +233,7 @@ def test_a_folder_without_a_run_cannot_be_evaluated(tmp_path: Path, refusal: Ref
         (("--steps", "-5"), "steps: -5 is not at least 1"),
         (("--seed", "-1"), "seed: -1 is not between 0 and 2147483647"),
         (("--seed", "2147483648"), "seed: 2147483648 is not between 0 and 2147483647"),
-        (("--checkpoint-every", "150"), "checkpoint_every: 150 is not a multiple of 100"),
+        (("--checkpoint-every", "150"), "checkpoint_every: 150 is not a positive multiple of 100"),
         (("--evaluate-episodes", "0"), "evaluate_episodes: 0 is not at least 1"),
         (("--batch-size", "0"), "batch_size: 0 is not at least 1"),
         (("--learning-rate", "nan"), "learning_rate: nan is not above 0"),
@@ -432,7 +432,7 @@ def test_a_second_run_into_the_same_folder_is_refused(
     batch, run = finished_run
     before = tree(run)
     message = refusal("train", "bcq", "--data", batch, "--out", run, *TINY)
-    assert message.startswith(f"bcq: {run} already holds a run")
+    assert message.startswith(f"bcq: {run} already contains a run")
     assert "--resume" in message
     assert tree(run) == before
 
@@ -445,7 +445,7 @@ def test_a_second_run_into_the_same_folder_is_refused(
         (("--env", "Pendulum-v1"), "schedule.env = None, not Pendulum-v1"),
         (("--hidden-sizes", "9", "8"), "settings.hidden_sizes = [8, 8], not [9, 8]"),
         (("--action-low", "-3", "--action-high", "3"), "dataset.fingerprint"),
-        (("--steps", "50"), "is already at update 100, beyond 50"),
+        (("--steps", "50"), "is already at update 100, more than 50"),
     ],
 )
 def test_resuming_with_other_settings_is_refused(
@@ -630,12 +630,12 @@ def obeyed(failure: BaseException, monkeypatch: pytest.MonkeyPatch) -> Any:
         (OSError(36, "Too long", "x" * 999), f"bcq: {'x' * 200}: Too long"),
         (
             MemoryError("of 9\nGiB"),
-            "bcq: memory is exhausted: give it less to do at a time (of 9)",
+            "bcq: out of memory: reduce the amount of work (of 9)",
         ),
-        (MemoryError(), "bcq: memory is exhausted: give it less to do at a time (MemoryError)"),
+        (MemoryError(), "bcq: out of memory: reduce the amount of work (MemoryError)"),
         (
             jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: much"),
-            "bcq: memory is exhausted: give it less to do at a time (RESOURCE_EXHAUSTED: much)",
+            "bcq: out of memory: reduce the amount of work (RESOURCE_EXHAUSTED: much)",
         ),
     ],
 )
@@ -656,7 +656,7 @@ def test_an_interruption_without_a_signal_ends_as_ctrl_c_does(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert obeyed(KeyboardInterrupt(), monkeypatch) == 130
-    nothing = "bcq: stopped; nothing was saved; the same command begins anew\n"
+    nothing = "bcq: stopped; nothing was saved; run the same command to start again\n"
     assert capsys.readouterr().err == nothing
     assert obeyed(InterruptionError("half is saved"), monkeypatch) == 130
     assert capsys.readouterr().err == "bcq: stopped; half is saved\n"
@@ -664,9 +664,9 @@ def test_an_interruption_without_a_signal_ends_as_ctrl_c_does(
 
 def test_what_is_too_large_is_what_was_given() -> None:
     data = ("train", "bcq", "--data", "a.csv")
-    assert cli.too_large(parsed(*data)) == "the batch, or the networks, is too large"
+    assert cli.too_large(parsed(*data)) == "reduce the size of the batch or of the networks"
     named = cli.too_large(parsed(*data, "--batch-size", "999", "--hidden-sizes", "7", "8"))
-    assert named.endswith(" is too large")
+    assert named.startswith("reduce --")
     assert "--batch-size 999" in named
     assert "--hidden-sizes (7, 8)" in named
     assert "--vae" not in named

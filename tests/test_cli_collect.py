@@ -214,7 +214,7 @@ def test_an_interrupted_collection_goes_on_with_the_same_command(
         patch.setattr(collection, "save", interrupt)
         with pytest.raises(SystemExit, match="130"):
             main(command)
-    assert "the same command goes on" in capsys.readouterr().err
+    assert "run the same command to continue" in capsys.readouterr().err
     assert [item.name for item in tmp_path.iterdir()] == ["batch.hdf5.partial"]
     with pytest.raises(SystemExit, match="unfinished collection with seed = 0, not 1"):
         main([*command, "--seed", "1"])
@@ -234,7 +234,7 @@ def test_a_file_that_exists_is_not_written_over(
     (tmp_path / "batch.hdf5").write_text("mine")
     policy = ("--policy", agent) if recipe.startswith("im") else ()
     message = refusal("collect", recipe, "--env", ENV, "--out", "batch.hdf5", *policy)
-    assert message == "batch.hdf5: exists already; name another file, or remove it"
+    assert message == "batch.hdf5: already exists; give another file, or remove it"
     assert (tmp_path / "batch.hdf5").read_text() == "mine"
 
 
@@ -255,8 +255,8 @@ def test_an_unknown_environment_is_refused(recipe: str, agent: Path, refusal: Re
         ("final-buffer", ("--random-steps", "-1"), "random_steps: -1 is not 0 or more"),
         ("imperfect", ("--noise", "nan"), "noise: nan is not 0 or more"),
         ("imperfect", ("--random-probability", "2"), "random_probability: 2.0 is not between"),
-        ("random", ("--out", "batch.csv"), "batch.csv: name the file with one of .hdf5, .h5"),
-        ("concurrent", ("--out", "batch.csv"), "batch.csv: name the file with one of"),
+        ("random", ("--out", "batch.csv"), "batch.csv: unknown ending; use one of .hdf5, .h5"),
+        ("concurrent", ("--out", "batch.csv"), "batch.csv: unknown ending; use one of"),
     ],
 )
 def test_impossible_settings_are_refused_by_name(
@@ -292,7 +292,7 @@ def test_experts_are_trained_kept_listed_and_used(
     assert capsys.readouterr().out == line
     assert re.fullmatch(
         rf"{ENV} 0: return -\d+ ± \d+ \(std, 3 episodes\); ddpg, seed [01], number 1 of 2, "
-        r"at step 200 of 200, where its last ten evaluations earned -\d+\n",
+        r"at step 200 of 200; mean return of its last ten evaluations -\d+\n",
         line,
     )
     ranking = json.loads((tmp_path / "kept" / f"{ENV}-ranking.json").read_text())
@@ -313,10 +313,10 @@ def test_where_no_expert_is_bundled_none_is_listed(capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--keep", "3"), "keep: 3 is not between 1 and 2, the seeds"),
-        (("--keep", "0"), "keep: 0 is not between 1 and 2, the seeds"),
-        (("--seeds", "some"), "seeds: 'some' is neither like 0..14 nor like 0,2,5"),
-        (("--seeds", "1,1"), "seeds: '1,1' names no seed, or one twice"),
+        (("--keep", "3"), "keep: 3 is not between 1 and 2, the number of seeds"),
+        (("--keep", "0"), "keep: 0 is not between 1 and 2, the number of seeds"),
+        (("--seeds", "some"), "seeds: 'some' is not like 0..14 or 0,2,5"),
+        (("--seeds", "1,1"), "seeds: '1,1' contains no seed, or the same seed twice"),
         (("--seeds", "-1..1"), "seed: -1 is not between"),
         (("--steps", "0"), "steps: 0 is not at least 1"),
         (("--env", "Nowhere-v0"), "environment Nowhere-v0: "),

@@ -42,7 +42,7 @@ def test_everything_wrong_is_in_one_report(
     actions[5] = 3
     path = str(batch_file(rewards=rewards, actions=actions))
     message = failure("inspect", path, "--json")
-    assert message == f"bcq: {path}: 2 errors; nothing can learn from it as it is"
+    assert message == f"bcq: {path}: cannot be used for training (errors: 2)"
     found = json.loads(capsys.readouterr().out)["findings"]
     assert [(f["kind"], f["rows"], f["count"]) for f in found if f["severity"] == "error"] == [
         ("not-finite", [3, 17], 2),
@@ -71,7 +71,7 @@ def test_a_mended_file_is_new_and_sound(
     capsys.readouterr()
     main(["inspect", "mended.hdf5"])
     assert "no errors" in capsys.readouterr().out
-    assert "exists already" in failure("inspect", str(path), "--fix", "mended.hdf5")
+    assert "already exists" in failure("inspect", str(path), "--fix", "mended.hdf5")
 
 
 def test_the_report_is_between_the_figures_and_the_picture(
@@ -96,9 +96,9 @@ def test_a_batch_goes_through_every_format(batch_file: BatchFile) -> None:
     assert bcq.load("again.hdf5").provenance.environment == "Nowhere-v0"
     main(["inspect", "minari:space/log-v0"])
     assert Path("log-v0.png").exists()
-    assert "exists already" in failure("convert", path, "minari:space/log-v0")
-    assert "name the file with one of" in failure("convert", path, "log.csv")
-    assert "is no name of a Minari" in failure("convert", path, "minari:../out-v0")
+    assert "already exists" in failure("convert", path, "minari:space/log-v0")
+    assert "unknown ending; use one of" in failure("convert", path, "log.csv")
+    assert "is not a Minari" in failure("convert", path, "minari:../out-v0")
 
 
 def test_what_reading_brings_to_light_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,9 +106,9 @@ def test_what_reading_brings_to_light_is_told(capsys: pytest.CaptureFixture[str]
     Path("log.csv").write_text("episode,step,obs_0,action_0,reward\n" + rows)
     main(["convert", "log.csv", "log.hdf5", "--env", "Nowhere-v0"])
     printed = capsys.readouterr()
-    assert "bcq: note: log.csv: rows, row 2: 2 rows were not in the order" in printed.err
+    assert "bcq: note: log.csv: rows, row 2: 2 rows were not in order" in printed.err
     assert "bcq: warning: log.csv: step, row 2: rows are missing after 1 rows" in printed.err
-    assert "bcq: warning: log.csv: terminated: no column says" in printed.err
+    assert "bcq: warning: log.csv: terminated: no column marks" in printed.err
     assert printed.out.startswith("log.hdf5: 4 transitions")
     with h5py.File("log.hdf5") as file:
         assert file.attrs["environment"] == "Nowhere-v0"
@@ -130,7 +130,9 @@ def test_warnings_come_before_training_one_a_line(
     main(["train", "bcq", "--data", path, *TINY])
     warnings = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
     assert len(warnings) == 1
-    assert warnings[0].startswith(f"bcq: warning: {path}: next_observations, row 0: 36 rows lead")
+    assert warnings[0].startswith(
+        f"bcq: warning: {path}: next_observations, row 0: 36 rows within episodes differ"
+    )
 
 
 @pytest.mark.usefixtures("compiled_quickly")
@@ -161,4 +163,4 @@ def test_bounds_of_any_kind_are_learned_within() -> None:
     assert (proposed >= low).all()
     assert (proposed <= high).all()
     assert (proposed[:, 1] == -7).all()
-    assert "give it, or the bounds" in failure(*train, "--action-low", "0", "--action-high", "1")
+    assert "give one or the other" in failure(*train, "--action-low", "0", "--action-high", "1")

@@ -587,8 +587,8 @@ def test_rows_lost_from_the_disk_are_noticed(
 @pytest.mark.parametrize(
     ("place", "words"),
     [
-        ("batch.hdf5", "batch.hdf5: exists already"),
-        ("batch.pkl", "name the file with one of .hdf5, .h5"),
+        ("batch.hdf5", "batch.hdf5: already exists"),
+        ("batch.pkl", "unknown ending; use one of .hdf5, .h5"),
         ("batch.hdf5/inside.hdf5", "cannot create folder"),
     ],
 )

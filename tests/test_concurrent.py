@@ -206,7 +206,7 @@ def test_values_are_estimated_on_rows_that_the_last_update_could_see() -> None:
 @pytest.mark.parametrize(("layout", "allowed"), [("..T.C..", 5), ("..T.C", 5), ("T.", 1)])
 def test_more_updates_than_rows_of_complete_episodes_are_refused(layout: str, allowed: int) -> None:
     dataset, config = dataset_of(layout), WatcherConfig(rows=len(layout), watched=1)
-    with pytest.raises(bcq.InputError, match=rf"steps: {allowed + 1} is more than {allowed}, "):
+    with pytest.raises(bcq.InputError, match=rf"steps: {allowed + 1} is more than {allowed}; "):
         next(train(config, dataset, steps=allowed + 1, concurrent=True))
 
 
@@ -260,7 +260,9 @@ def test_concurrent_training_stopped_and_continued_is_training_never_stopped(sto
 def test_a_run_cannot_be_continued_in_the_other_way_of_sampling(tmp_path: Path) -> None:
     bcq.train_run(tmp_path, CLONING, replace(SCHEDULE, steps=100), BUFFER)
     fixed = replace(SCHEDULE, concurrent=False, steps=200)
-    with pytest.raises(bcq.InputError, match=r"begun with schedule\.concurrent = True, not False"):
+    with pytest.raises(
+        bcq.InputError, match=r"started with schedule\.concurrent = True, not False"
+    ):
         bcq.train_run(tmp_path, CLONING, fixed, BUFFER, resume=True)
 
 

@@ -104,7 +104,7 @@ def test_a_batch_without_rows_is_refused() -> None:
 def test_what_is_not_a_number_is_refused(name: str, kind: Any) -> None:
     shape = (ROWS, 3) if name in ("observations", "qpos") else (ROWS,)
     values = np.zeros(shape).astype(kind)
-    assert f"{name}: holds {values.dtype}, not numbers" in refusal(columns(**{name: values}))
+    assert f"{name}: contains {values.dtype}, not numbers" in refusal(columns(**{name: values}))
 
 
 @pytest.mark.parametrize(
@@ -144,13 +144,17 @@ def test_findings_are_numbered_as_the_rows_of_the_file() -> None:
 @pytest.mark.parametrize(
     ("change", "kind", "remedy"),
     [
-        ({"rewards": None}, "missing-field", "(it holds observations, actions, "),
+        ({"rewards": None}, "missing-field", "(the file has observations, actions, "),
         ({"rewards": np.full(ROWS, "a")}, "not-numbers", "float32"),
         ({"rewards": np.zeros((ROWS, 2))}, "wrong-shape", "it must be (transitions,)"),
         ({"actions": np.zeros(ROWS)}, "wrong-shape", "it must be (transitions, size)"),
         ({"actions": np.zeros((ROWS, 0))}, "wrong-shape", "at least one number"),
-        ({"next_observations": np.zeros((ROWS, 4))}, "wrong-shape", "match the observations' (3,)"),
-        ({"rewards": np.zeros(3)}, "different-lengths", "one row a transition"),
+        (
+            {"next_observations": np.zeros((ROWS, 4))},
+            "wrong-shape",
+            "match the (3,) of observations",
+        ),
+        ({"rewards": np.zeros(3)}, "different-lengths", "one row per transition"),
         ({"rewards": np.full(ROWS, np.nan)}, "not-finite", "remove or repair"),
         ({"terminated": np.full(ROWS, 2)}, "not-a-flag", "0 or 1"),
         ({"actions": np.full((ROWS, 2), 2.0)}, "out-of-bounds", "--action-margin"),
@@ -170,8 +174,8 @@ def test_an_error_has_its_kind_and_its_remedy(
 def test_several_problems_of_one_kind_are_counted() -> None:
     bad = np.full(ROWS, np.nan)
     message = refusal(columns(rewards=bad, terminated=bad))
-    assert message.endswith("(and 1 more such problems)")
-    assert "more such" not in refusal(columns(rewards=bad))
+    assert message.endswith("(other problems: 1)")
+    assert "other problems" not in refusal(columns(rewards=bad))
 
 
 @pytest.mark.parametrize("name", ["terminated", "truncated"])

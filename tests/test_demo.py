@@ -30,9 +30,11 @@ def test_what_is_trained_beside_is_what_training_alone_gives(
         evaluate_every=100,
     )
     printed = capsys.readouterr().out
-    header = next(line for line in printed.splitlines() if line.startswith("return ± std"))
+    header = next(
+        line for line in printed.splitlines() if line.startswith("return per episode ± std")
+    )
     assert header.split()[-2:] == ["BC", "DDPG"]
-    assert "the last 3 together" in printed
+    assert "last 3 evaluations" in printed
     schedule = Schedule(steps=200, seed=3, env=PENDULUM, evaluate_every=100, checkpoint_every=1_000)
     alone = tmp_path / "alone"
     train_run(alone, DDPGConfig(), schedule, load(tmp_path / "demo" / "batch.hdf5"))
@@ -104,7 +106,7 @@ def test_the_table_has_each_evaluation_the_last_three_and_the_batch(
     ]
     assert lines[2][2:] == ["10", "±", "1", "-10", "±", "1"]
     spread = f"{np.sqrt(200 / 3 + 1):.0f}"  # of 20, 30 and 40, each give or take 1
-    assert lines[6] == ["the", "last", "3", "together", "30", "±", spread, "-30", "±", spread]
+    assert lines[6] == ["last", "3", "evaluations", "30", "±", spread, "-30", "±", spread]
     returns = batch.rewards.reshape(2, 200).sum(axis=1, dtype=float)
     assert lines[7] == ["the", "batch", f"{returns.mean():.0f}", "±", f"{returns.std():.0f}"]
 
@@ -113,7 +115,7 @@ def test_a_baseline_that_fails_is_told_with_its_last_words(tmp_path: Path) -> No
     schedule = Schedule(steps=100, env=PENDULUM)
     with (
         pytest.raises(
-            BCQError, match=r"training ddpg failed; .*ddpg\.txt ends with: .*no such file"
+            BCQError, match=r"training ddpg failed; the last line of .*ddpg\.txt is: .*no such file"
         ),
         trained_beside(["ddpg"], tmp_path, schedule, tmp_path / "nowhere.hdf5"),
     ):

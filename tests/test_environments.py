@@ -60,12 +60,12 @@ def test_seed_options_and_actions_are_passed_on() -> None:
         (np.array(["a", "b", "c"]), "an observation of <U1"),
         (np.array([1, None, 2], object), "an observation of object"),
         (np.zeros((1, 3)), r"shape \(1, 3\), not \(3,\)"),
-        (np.array([0, np.nan, 0]), "an observation not finite"),
-        (np.array([0, np.inf, 0]), "an observation not finite"),
+        (np.array([0, np.nan, 0]), "a non-finite observation"),
+        (np.array([0, np.inf, 0]), "a non-finite observation"),
     ],
 )
 def test_an_observation_of_another_kind_is_refused(observation: Any, words: str) -> None:
-    with pytest.raises(InputError, match=f"environment {NAME}: reset gave .*{words}"):
+    with pytest.raises(InputError, match=f"environment {NAME}: reset returned .*{words}"):
         make(NAME).reset(options={"observation": observation})
 
 
@@ -99,7 +99,7 @@ def test_names_out_of_files_must_be_known_already() -> None:
     require_registered(NAME)
     for name in ("Nowhere-v0", "some_module:Odd-v0"):
         assert registered_bounds(name) is None
-        with pytest.raises(InputError, match=f"environment {name}: is named by a file"):
+        with pytest.raises(InputError, match=f"environment {name}: is named in a file"):
             require_registered(name)
 
 

@@ -195,7 +195,7 @@ def test_parts_can_be_chosen() -> None:
 
 
 def test_an_environment_that_a_preset_does_not_have_is_refused() -> None:
-    with pytest.raises(InputError, match="this preset has HalfCheetah-v5, Hopper-v5"):
+    with pytest.raises(InputError, match="is not in this preset; it has HalfCheetah-v5, Hopper-v5"):
         jobs_of(PRESETS["standard"], (), ("Ant-v5",))
 
 

@@ -245,7 +245,7 @@ def test_an_expert_is_described_in_a_line_with_its_selection(
     assert describe(expert) == (
         f"{NAME} 0: return {mean:.0f} ± {std:.0f} (std, 100 episodes); ddpg, seed "
         f"{chosen.run.config['schedule']['seed']}, number 1 of 3, at step {chosen.step} of "
-        f"{chosen.run.checkpoint_step()}, where its last ten evaluations earned {final:.0f}"
+        f"{chosen.run.checkpoint_step()}; mean return of its last ten evaluations {final:.0f}"
     )
 
 
@@ -346,7 +346,7 @@ def test_an_expert_of_another_environment_is_refused(folder: Path, best: Path) -
 
 def test_what_is_no_expert_is_named(tmp_path: Path, copied: Path) -> None:
     assert "nowhere.json: cannot be read" in refusal(tmp_path / "nowhere.safetensors")
-    assert "holds no run" in refusal(tmp_path)
+    assert "does not contain a run" in refusal(tmp_path)
     copied.with_suffix(".json").unlink()
     assert refusal(copied).startswith(f"{copied.with_suffix('.json')}: cannot be read as JSON")
 
@@ -415,4 +415,4 @@ def test_a_card_that_lacks_something_is_named(name: str, copied: Path) -> None:
     card = json.loads(path.read_text())
     del card[name]
     path.write_text(json.dumps(card))
-    assert refusal(copied) == f"{path}: is no expert's card: '{name}'"
+    assert refusal(copied) == f"{path}: is not the card of an expert: '{name}'"

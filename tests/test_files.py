@@ -112,11 +112,11 @@ def test_a_folder_is_made_with_its_parents_and_may_be_there(tmp_path: Path) -> N
         (b" 10%\r 20%\r 30%", " 30%"),
         (b"one\r\ntwo\r\n", "two"),
         (b"\xff broken", "\ufffd broken"),
-        (b"", "it ended without a word"),
-        (b"\n \n", "it ended without a word"),
+        (b"", "it ended without output"),
+        (b"\n \n", "it ended without output"),
     ],
 )
 def test_the_last_line_of_a_log_is_its_last_words(text: bytes, line: str, tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(text)
     assert last_line(tmp_path / "log") == line
-    assert last_line(tmp_path / "missing") == "it ended without a word"
+    assert last_line(tmp_path / "missing") == "it ended without output"

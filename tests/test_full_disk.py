@@ -73,7 +73,7 @@ def test_a_table_is_converted_whole_or_not_at_all(tmp_path: Path) -> None:
     np.savetxt(table, numbers, delimiter=",", header=header, comments="")
     lines = said("0,1000,60000", "convert", "log.csv", "new.hdf5", cwd=tmp_path)
     assert all(
-        line.startswith("bcq: log.csv: no room for a temporary copy of it (") for line in lines
+        line.startswith("bcq: log.csv: no space for a temporary copy of it (") for line in lines
     )
     assert all("TMPDIR" in line for line in lines)
     assert "File too large" in lines[1]

@@ -299,11 +299,11 @@ def test_actions_up_to_2_need_the_environments_name(batch_file: BatchFile) -> No
 
 
 def test_one_bound_without_the_other_is_refused(batch_file: BatchFile) -> None:
-    with pytest.raises(InputError, match="--action-low and --action-high go together"):
+    with pytest.raises(InputError, match="--action-low and --action-high must be given together"):
         bcq.load(batch_file(), action_low=[-1])
-    with pytest.raises(InputError, match="--action-low and --action-high go together"):
+    with pytest.raises(InputError, match="--action-low and --action-high must be given together"):
         bcq.load(batch_file(), action_high=[1])
-    with pytest.raises(InputError, match="--action-margin takes the data's bounds"):
+    with pytest.raises(InputError, match="--action-margin replaces the bounds"):
         bcq.load(batch_file(), action_low=[-1], action_high=[1], action_margin=0.1)
     with pytest.raises(InputError, match="--columns is for tables and npz"):
         bcq.load(batch_file(), columns={"rewards": ["reward"]})
@@ -340,10 +340,10 @@ def test_a_converted_batch_keeps_its_environment_or_takes_the_one_given(
         target = tmp_path / "new" / "batch.h5"
         assert convert(source, target, Options(environment=told))[0] == ROWS
         assert bcq.load(target).provenance.environment == expected
-        with pytest.raises(InputError, match="exists already"):
+        with pytest.raises(InputError, match="already exists"):
             convert(source, target, Options())
         target.unlink()
-    with pytest.raises(InputError, match="name the file with one of"):
+    with pytest.raises(InputError, match="unknown ending; use one of"):
         convert(named, tmp_path / "batch.npz", Options())
 
 
@@ -408,7 +408,7 @@ def test_the_new_file_appears_whole(
     [
         ("file.txt/batch.hdf5", "cannot write {}: "),
         ("nowhere/batch.hdf5", "cannot write {}: "),
-        ("folder.hdf5", "{}: is a folder; name a file"),
+        ("folder.hdf5", "{}: is a folder; give a file"),
     ],
 )
 def test_a_place_that_cannot_be_written_is_named(
@@ -427,7 +427,7 @@ def test_only_hdf5_names_are_written_and_read(pendulum: Dataset, tmp_path: Path)
         bcq.save(pendulum, tmp_path / "batch.pkl")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "batch.pkl").write_bytes(b"")
-    assert "unknown kind of file" in refusal(tmp_path / "batch.pkl")
+    assert "unknown file type" in refusal(tmp_path / "batch.pkl")
 
 
 # Files that are refused
@@ -490,9 +490,11 @@ def test_arrays_of_objects_are_refused(batch_file: BatchFile) -> None:
     with h5py.File(path, "a") as file:
         ragged = file.create_dataset("rewards", (ROWS,), h5py.vlen_dtype(np.float32))
         ragged[0] = [1, 2, 3]
-    assert "rewards: holds objects" in refusal(path)
-    assert "rewards: holds objects" in refusal(batch_file(rewards=["1.5"] * ROWS))
-    assert "rewards: holds |S3, not numbers" in refusal(batch_file(rewards=np.full(ROWS, b"1.5")))
+    assert "rewards: contains objects" in refusal(path)
+    assert "rewards: contains objects" in refusal(batch_file(rewards=["1.5"] * ROWS))
+    assert "rewards: contains |S3, not numbers" in refusal(
+        batch_file(rewards=np.full(ROWS, b"1.5"))
+    )
 
 
 @pytest.mark.parametrize("value", [3.0, h5py.Empty("f4")])

@@ -22,7 +22,7 @@ from bcq.system.errors import InterruptionError
 from kill_and_resume import PATIENCE, SETTINGS, Workshop, differing, rows_logged
 from short_task import AGENT, NAME, STEPS, registered
 
-STOPPING = "bcq: stopping after what is under way; once more stops at once"
+STOPPING = "bcq: stopping after the current unit of work; interrupt again to stop immediately"
 INTERRUPT, TERMINATE = signal.SIGINT, signal.SIGTERM
 
 
@@ -90,7 +90,7 @@ def test_the_first_second_is_watched(workshop: Workshop, seconds: float) -> None
     time.sleep(seconds)
     assert command.send(INTERRUPT) == [
         STOPPING,
-        "bcq: stopped; nothing was saved; the same command begins anew",
+        "bcq: stopped; nothing was saved; run the same command to start again",
     ]
     assert not (workshop.folder / "early").exists()
 
@@ -110,7 +110,7 @@ def test_training_saves_and_goes_on_as_if_nothing_had_been(workshop: Workshop) -
         assert step == 100 * rows_logged(run) < 1500
         assert acknowledged == STOPPING
         saved = f"update {step:,} of 1,500 is saved in {run}"
-        assert last == f"bcq: stopped; {saved}; {again} goes on from there"
+        assert last == f"bcq: stopped; {saved}; run {again} to continue"
     with workshop.training(run, "cache", "--resume") as process:
         workshop.finish(process, run)
     assert differing(workshop.reference, run) == []
@@ -122,8 +122,7 @@ def test_before_the_first_update_nothing_is_promised(workshop: Workshop) -> None
     command = Command(workshop.folder, "train", "bcq", *options)
     command.when((run / "config.json").exists)
     assert command.send(INTERRUPT)[-1] == (
-        f"bcq: stopped; no update was made yet in {run}; "
-        "the same command with --resume goes on from there"
+        f"bcq: stopped; {run} has no update yet; run the same command with --resume to continue"
     )
     assert files(run) == {"config.json", ".lock", "episodes.jsonl"}
 
@@ -138,7 +137,7 @@ def test_a_second_signal_stops_at_once(workshop: Workshop) -> None:
     lines = command.send(INTERRUPT, INTERRUPT)
     assert time.monotonic() - begun < 4
     assert lines[0] == STOPPING
-    assert "bcq: stopped at once; what was saved before is kept" in lines
+    assert "bcq: stopped immediately; everything saved before is kept" in lines
 
 
 def test_a_log_that_nobody_reads_any_more_costs_no_checkpoint(workshop: Workshop) -> None:
@@ -168,7 +167,7 @@ def test_a_conversion_leaves_nothing(tmp_path: Path) -> None:
     command.when(lambda: list(tmp_path.glob(".new.hdf5.*.tmp")))
     assert command.send(INTERRUPT) == [
         STOPPING,
-        "bcq: stopped; nothing was saved; the same command begins anew",
+        "bcq: stopped; nothing was saved; run the same command to start again",
     ]
     assert files(tmp_path) == {"batch.hdf5"}
 
@@ -179,7 +178,10 @@ def test_collecting_goes_on_where_it_was(tmp_path: Path) -> None:
     command.when((tmp_path / "new.hdf5.partial" / "progress.json").exists)
     line = command.send(TERMINATE)[-1]
     assert line.startswith("bcq: stopped; ")
-    assert " of 40,000 transitions are kept in new.hdf5.partial; the same command goes on" in line
+    assert (
+        " of 40,000 transitions are kept in new.hdf5.partial; run the same command to continue"
+        in line
+    )
     recipe = random_batch("Pendulum-v1", transitions=40_000, seed=3)
     collect_to(tmp_path / "new.hdf5", recipe)
     collect_to(tmp_path / "other.hdf5", recipe)
@@ -193,7 +195,7 @@ def test_an_evaluation_stops_between_steps(workshop: Workshop) -> None:
     time.sleep(6)
     assert command.send(INTERRUPT) == [
         STOPPING,
-        "bcq: stopped; nothing was saved; the same command begins anew",
+        "bcq: stopped; nothing was saved; run the same command to start again",
     ]
 
 
@@ -208,7 +210,10 @@ def test_a_reproduction_stops_its_workers_and_they_save(tmp_path: Path) -> None:
     command = Command(tmp_path, "reproduce", "random", "--preset", "smoke", "--out", "out")
     command.when(lambda: list(tmp_path.glob("out/jobs/*/metrics.jsonl")))
     line = command.send(INTERRUPT)[-1]
-    assert " jobs are done, those under way keep what they saved; the same command goes on" in line
+    assert (
+        " jobs are done, running jobs keep what they saved; run the same command to continue"
+        in line
+    )
     for log in tmp_path.glob("out/jobs/*/metrics.jsonl"):
         run = bcq.Run.open(log.parent)
         assert run.checkpoint_step() == run.read("metrics.jsonl")[-1]["step"]

@@ -212,7 +212,7 @@ def test_finite_states_stand_on_a_line_or_where_they_are_put() -> None:
 
 def test_no_kernel_mass_is_an_error_that_names_action_and_state() -> None:
     learner = KernelBasedRL(embed(optimal_steps()), 2, 0.9, 0.5, triangular)
-    with pytest.raises(InputError, match=r"action 0 has weight at state \[0.0\]; widen"):
+    with pytest.raises(InputError, match=r"action 0 has weight at state \[0.0\]; increase"):
         learner.q(BOTH)
     with pytest.raises(InputError, match=r"action 0 has weight at state \[1e\+200\]"):
         KernelBasedRL(embed(optimal_steps()), 2, 0.9, 0.5).q(np.array([[1e200]]))
@@ -221,13 +221,13 @@ def test_no_kernel_mass_is_an_error_that_names_action_and_state() -> None:
 
 
 def test_an_action_that_no_tuple_has_is_an_error_when_acting() -> None:
-    with pytest.raises(InputError, match="by action 2 has weight"):
+    with pytest.raises(InputError, match="with action 2 has weight"):
         KernelBasedRL(embed(optimal_steps()), 3, 0.9, 1.0).act(BOTH)
 
 
 def test_a_dead_end_is_an_error_unless_it_is_terminal() -> None:
     batch = embed(steps(toy_mdp(), (0, 0, 0), (0, 1, 1)))
-    with pytest.raises(InputError, match=r"tuple 1: no action is logged at its s' \[1.0\]"):
+    with pytest.raises(InputError, match=r"tuple 1: no action is logged at s' = \[1.0\]"):
         KernelBasedRL(batch, 2, 0.9, 1.0).learn()
     ended = replace(batch, terminated=np.array([False, True]))
     close(KernelBasedRL(ended, 2, 0.9, 1.0).learn(), [1.0, 0.0])

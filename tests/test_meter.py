@@ -258,7 +258,7 @@ def test_a_batch_with_nothing_to_compare_is_refused_in_one_line() -> None:
         Columns("constant", {**columns.arrays, "actions": 0 * alike.actions}, Provenance()),
         alike.bounds,
     )
-    with pytest.raises(bcq.InputError, match="all alike"):
+    with pytest.raises(bcq.InputError, match="are all equal"):
         measure(0.1, constant)
     with pytest.raises(bcq.InputError, match="one transition"):
         measure(0.1, make_batch(rows=1))

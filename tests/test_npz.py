@@ -61,7 +61,7 @@ def test_uncommon_names_can_be_given(path: Path) -> None:
 
 def test_dones_are_not_guessed_at(path: Path) -> None:
     np.savez(path, **arrays(terminated=None, truncated=None, dones=np.arange(ROWS) % 20 == 19))
-    assert "does not say whether an episode terminated" in refusal(path)
+    assert "does not show whether an episode terminated" in refusal(path)
     assert bcq.load(path, columns={"terminated": ["dones"]}).terminated.sum() == 2
 
 
@@ -72,7 +72,7 @@ def test_the_files_bounds_are_used(path: Path) -> None:
 
 def test_one_bound_is_not_enough(path: Path) -> None:
     np.savez(path, **arrays(action_low=[-2, -3]))
-    assert "names only one of action_low and action_high" in refusal(path)
+    assert "contains only one of action_low and action_high" in refusal(path)
 
 
 def test_other_members_of_the_archive_do_not_matter(path: Path) -> None:
@@ -97,7 +97,7 @@ def test_versions_of_the_format_that_hold_numbers_are_read(
     if read:
         assert bcq.load(path).rewards.tolist() == list(range(ROWS))
     else:
-        assert "version (3, 0) of NumPy's format" in refusal(path)
+        assert "version (3, 0) of the NumPy format" in refusal(path)
 
 
 def test_steps_of_an_archive_cannot_be_mapped(path: Path) -> None:
@@ -115,10 +115,10 @@ class Bomb:
 
 def test_objects_are_refused_unopened(path: Path) -> None:
     np.savez(path, **arrays(rewards=np.array([Bomb()] * ROWS)))
-    assert "rewards.npy: holds object, not numbers; no pickle is opened" in refusal(path)
+    assert "rewards.npy: contains object, not numbers; no pickle is opened" in refusal(path)
     assert not Path("/tmp/bcq-was-here").exists()
     np.savez(path, **arrays(rewards=np.array([None] * ROWS)))
-    assert "holds object" in refusal(path)
+    assert "contains object" in refusal(path)
 
 
 @pytest.mark.parametrize("values", [np.full(ROWS, "1.5"), np.zeros(ROWS, [("a", float)])])

@@ -145,7 +145,7 @@ def test_going_on_with_other_threads_is_said_and_recorded(
     assert capsys.readouterr().err == ""
     assert go_on(1, 600) == [{"step": 400, "threads": 1}]
     warning = capsys.readouterr().err
-    assert warning.startswith(f"bcq: warning: {tmp_path}: goes on with threads = 1, not 2: ")
+    assert warning.startswith(f"bcq: warning: {tmp_path}: continues with threads = 1, not 2: ")
     assert warning.count("\n") == 1
     assert go_on(1, 800) == [{"step": 400, "threads": 1}]
     assert go_on(2, 800) == [{"step": 400, "threads": 1}]  # finished: nothing went on
@@ -184,7 +184,7 @@ def test_going_on_with_a_package_that_was_not_there_is_said(
     path.write_text(json.dumps(config))
     longer = replace(SCHEDULE, steps=500)
     run = train_run(tmp_path, CounterConfig(), longer, batch(), resume=True)
-    expected = f"goes on with versions.mujoco = {version('mujoco')}, not None: "
+    expected = f"continues with versions.mujoco = {version('mujoco')}, not None: "
     assert expected in capsys.readouterr().err
     assert [each["step"] for each in run.config["continuations"]] == [400]
 
@@ -375,7 +375,7 @@ def test_every_checkpoint_kept_is_that_of_a_run_which_ended_there(tmp_path: Path
         assert ours[0] == theirs[0] == step
         assert leaves_of(ours[1]) == leaves_of(theirs[1])
     assert run.policy(100).learner != run.policy(400).learner
-    with pytest.raises(InputError, match="update 150 was not kept; there is 100, 200, 300, 400"):
+    with pytest.raises(InputError, match="update 150 was not kept; available: 100, 200, 300, 400"):
         run.load(150)
 
 
@@ -580,7 +580,9 @@ def test_arrays_of_another_learner_are_refused(
     put_checkpoint(run, COUNTER_ARRAYS)
     assert loaded(run)[0] == 400
     put_checkpoint(run, COUNTER_ARRAYS | changes)
-    with pytest.raises(InputError, match=rf"step-400\.safetensors: is of another .*{named} "):
+    with pytest.raises(
+        InputError, match=rf"step-400\.safetensors: belongs to a different .*{named} "
+    ):
         Run.open(run.directory).load()
 
 
@@ -599,7 +601,9 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path, other: Algori
     theirs.save(0, training.create(other, data, seed=0))
     for name in ("checkpoint.json", "step-0.safetensors"):
         (theirs.directory / name).rename(ours.directory / name)
-    with pytest.raises(InputError, match=r"ours/step-0\.safetensors: is of another learner"):
+    with pytest.raises(
+        InputError, match=r"ours/step-0\.safetensors: belongs to a different learner"
+    ):
         ours.load()
 
 
@@ -778,7 +782,7 @@ def test_the_last_step_of_a_log_is_that_of_its_last_whole_row(tmp_path: Path) ->
         file.write('{"step": 2000, "ret')
     assert last_step(log) == 1_999
     log.write_text("{}\n")
-    with pytest.raises(InputError, match=r"episodes\.jsonl: its last row is damaged"):
+    with pytest.raises(InputError, match=r"episodes\.jsonl: the last row is damaged"):
         last_step(log)
     log.unlink()
     log.mkdir()
@@ -799,7 +803,7 @@ def test_an_environment_of_other_sizes_is_refused_before_anything_is_written(
     tmp_path: Path,
 ) -> None:
     schedule = replace(SCHEDULE, env="MountainCarContinuous-v0")
-    with pytest.raises(InputError, match="its observations have 2 numbers but the data's have 3"):
+    with pytest.raises(InputError, match="its observations have 2 numbers, those of the data 3"):
         train_run(tmp_path / "run", CounterConfig(), schedule, batch())
     assert list(tmp_path.iterdir()) == []
 
@@ -968,7 +972,7 @@ def test_weights_that_are_not_finite_are_never_stored(tmp_path: Path) -> None:
 
 
 def test_rewards_too_large_for_the_loss_are_reported(tmp_path: Path) -> None:
-    expected = r"critic_loss is (inf|nan) by update 100; no checkpoint had been written"
+    expected = r"critic_loss is (inf|nan) by update 100; no checkpoint was written"
     with pytest.raises(DivergenceError, match=expected):
         train_run(tmp_path, TINY, SCHEDULE, batch(reward_scale=1e38))
     assert Run.open(tmp_path).load() is None
@@ -983,7 +987,7 @@ def test_a_runaway_value_warns_once_and_training_goes_on(
     printed = "".join(capfd.readouterr())
     warnings = [line for line in printed.replace("\r", "\n").split("\n") if "warning" in line]
     assert len(warnings) == 1
-    assert "running away" in warnings[0]
+    assert "diverges" in warnings[0]
     assert "at update 300" in warnings[0]  # 0.1 x 250 on average; the alarm is at 2 x 10 + 1
     assert run.checkpoint_step() == 400
 
@@ -1032,7 +1036,7 @@ def test_resuming_with_another_setting_is_refused(
 ) -> None:
     run = trained(tmp_path / "run")
     before = contents(run.directory)
-    with pytest.raises(InputError, match=f"run: was begun with {setting}"):
+    with pytest.raises(InputError, match=f"run: was started with {setting}"):
         train_run(run.directory, config, schedule, batch(), resume=True)
     assert contents(run.directory) == before
 
@@ -1043,20 +1047,20 @@ def test_resuming_a_run_that_lacks_a_setting_is_refused(tmp_path: Path) -> None:
     config = json.loads(path.read_text())
     del config["settings"]["growth"]
     path.write_text(json.dumps(config))
-    with pytest.raises(InputError, match=r"was begun with settings\.growth = None, not 0\.0"):
+    with pytest.raises(InputError, match=r"was started with settings\.growth = None, not 0\.0"):
         train_run(run.directory, CounterConfig(), SCHEDULE, batch(), resume=True)
 
 
 def test_resuming_with_other_data_is_refused(tmp_path: Path) -> None:
     run = trained(tmp_path / "run")
-    with pytest.raises(InputError, match=r"was begun with dataset\.fingerprint = "):
+    with pytest.raises(InputError, match=r"was started with dataset\.fingerprint = "):
         train_run(run.directory, CounterConfig(), SCHEDULE, batch(reward_scale=1.5), resume=True)
 
 
 def test_a_folder_that_holds_a_run_is_refused_without_resume(tmp_path: Path) -> None:
     run = trained(tmp_path / "run")
     before = contents(run.directory)
-    with pytest.raises(InputError, match="run already holds a run; add --resume"):
+    with pytest.raises(InputError, match="run already contains a run; add --resume"):
         trained(run.directory)
     assert contents(run.directory) == before
 
@@ -1074,7 +1078,7 @@ def test_a_finished_run_can_be_extended(tmp_path: Path, first_steps: int) -> Non
 def test_a_run_is_not_cut_short(tmp_path: Path) -> None:
     run = trained(tmp_path / "run")
     before = contents(run.directory)
-    with pytest.raises(InputError, match="run: is already at update 400, beyond 300"):
+    with pytest.raises(InputError, match="run: is already at update 400, more than 300"):
         train_run(
             run.directory, CounterConfig(), replace(SCHEDULE, steps=300), batch(), resume=True
         )

@@ -242,7 +242,9 @@ def test_gaps_and_repeated_steps_are_those_of_the_rows_of_the_file(path: Path) -
     log = table()
     log["step"][10] = log["step"][9]
     backwards = {name: values[::-1] for name, values in log.items()}
-    assert f"step, row {ROWS - 10}: is the step of another" in refusal(write(path, backwards))
+    assert f"step, row {ROWS - 10}: another row of this episode has this step" in refusal(
+        write(path, backwards)
+    )
 
 
 def test_a_gap_is_more_than_half_a_usual_step_too_long(path: Path) -> None:
@@ -279,7 +281,7 @@ def test_a_gap_cuts_the_episode_and_is_told(path: Path) -> None:
 def test_one_step_twice_is_refused(path: Path) -> None:
     log = table()
     log["step"][10] = log["step"][9]
-    assert "step, row 10: is the step of another row" in refusal(write(path, log))
+    assert "step, row 10: another row of this episode has this step" in refusal(write(path, log))
 
 
 def test_without_terminals_ends_are_cuts_and_that_is_told(path: Path) -> None:
@@ -377,7 +379,7 @@ def test_a_column_may_have_an_equals_sign_in_its_name() -> None:
     [
         (["observations"], "map|cannot be read"),
         (["observations=x", "actions"], "NAME=COLUMN"),
-        (["height=x"], "'height' is none of episode, step"),
+        (["height=x"], "'height' is not one of episode, step"),
         (["observations="], "must be a column or a list of columns"),
     ],
 )
@@ -408,7 +410,7 @@ def test_columns_that_are_not_there_are_named(path: Path) -> None:
 def test_a_column_is_one_thing(path: Path) -> None:
     write(path, table())
     twice = refusal(path, columns={"rewards": ["reward"], "observations": ["obs_0", "reward"]})
-    assert "columns: reward is given twice; a column can be one thing" in twice
+    assert "columns: reward is given twice; a column can have only one role" in twice
     given = refusal(path, columns={"observations": ["obs_*", "action_*"]})
     assert "actions: is missing" in given  # what was given as one thing is not found as another
     dataset = bcq.load(path, columns={"observations": ["obs_0", "step"]})
@@ -564,7 +566,7 @@ def test_a_csv_file_is_read_by_what_all_of_it_holds(
 def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     log = table()
     for name, words in (
-        ("obs_0", "obs_0: there are several columns"),
+        ("obs_0", "obs_0: several columns"),
         ("reward", "give one column"),
     ):
         arrays = [pa.array(values) for values in (*log.values(), log[name])]
@@ -607,7 +609,7 @@ def test_faults_in_a_part_stop_the_conversion_and_leave_nothing(
 def test_a_table_without_transitions_is_refused(rows: int, path: Path) -> None:
     write(path, {name: values[:rows] for name, values in table().items()})
     refusal(path)
-    with pytest.raises(InputError, match=r"holds no rows|no transition is left|holds null"):
+    with pytest.raises(InputError, match=r"has no rows|no transition has|contains null"):
         convert(path, path.with_name("log.hdf5"), Options())
     assert list(path.parent.iterdir()) == [path]
 
@@ -649,10 +651,10 @@ def test_bounds_of_a_table_are_those_of_all_its_parts(
 )
 def test_columns_that_are_no_numbers_are_refused(values: Any, tmp_path: Path) -> None:
     path = write(tmp_path / "log.parquet", table() | {"reward": values})
-    assert "rewards: column reward holds" in refusal(path)
+    assert "rewards: column reward contains" in refusal(path)
     nested = table() | {"obs": values}
     del nested["obs_0"], nested["obs_1"]
-    assert "observations: column obs holds" in refusal(write(path, nested))
+    assert "observations: column obs contains" in refusal(write(path, nested))
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + bytes(100) + b"PAR1", b"\x80\x04N."])

@@ -373,7 +373,7 @@ def test_tuples_of_an_mdp_are_checked_before_its_rewards_are_looked_up() -> None
         steps(toy_mdp(), (0, 1, 1), (7, 0, 0))
     with pytest.raises(InputError, match="next_states, tuple 0: -1 is not in"):
         steps(toy_mdp(), (0, 1, -1))
-    with pytest.raises(InputError, match="terminal; nothing follows"):
+    with pytest.raises(InputError, match="terminal; a tuple cannot start there"):
         steps(LINE, (5, 0, 5))
 
 

@@ -242,12 +242,12 @@ def changed(mdp: FiniteMDP, name: str, index: tuple[int, ...], value: float) -> 
 @pytest.mark.parametrize(
     ("name", "index", "value", "complaint"),
     [
-        ("transitions", (0, 1, 1), 0.9, "transitions: is no distribution at (0, 1)"),
-        ("transitions", (1, 0, 1), 0.1, "transitions: is no distribution at (1, 0)"),
+        ("transitions", (0, 1, 1), 0.9, "transitions: is not a distribution at (0, 1)"),
+        ("transitions", (1, 0, 1), 0.1, "transitions: is not a distribution at (1, 0)"),
         ("transitions", (0, 0, 0), np.nan, "transitions: is not finite"),
         ("rewards", (0, 0, 0), np.nan, "rewards: is not finite"),
         ("rewards", (0, 0, 0), np.inf, "rewards: is not finite"),
-        ("start", (0,), 0.5, "start: is no distribution"),
+        ("start", (0,), 0.5, "start: is not a distribution"),
         ("start", (0,), np.nan, "start: is not finite"),
     ],
 )
@@ -264,9 +264,9 @@ def test_negative_probabilities_are_refused_though_they_sum_to_one() -> None:
     mdp = toy_mdp()
     transitions = mdp.transitions.copy()
     transitions[0, 0] = [1.5, -0.5]
-    with pytest.raises(InputError, match="transitions: is no distribution"):
+    with pytest.raises(InputError, match="transitions: is not a distribution"):
         replace(mdp, transitions=transitions)
-    with pytest.raises(InputError, match="start: is no distribution"):
+    with pytest.raises(InputError, match="start: is not a distribution"):
         replace(mdp, start=np.array([1.5, -0.5]))
 
 
@@ -299,10 +299,10 @@ def test_wrong_shapes_are_refused_by_name(name: str, shape: tuple[int, ...]) -> 
     ("policy", "complaint"),
     [
         (np.full((3, 2), 0.5), r"has shape \(3, 2\), not \(2, 2\)"),
-        (np.array([[0.5, 0.5], [0.5, 0.4]]), "is no distribution at state 1"),
-        (np.array([[1.5, -0.5], [0.5, 0.5]]), "is no distribution at state 0"),
-        (np.array([[1.0, -1.0], [0.5, 0.5]]), "is no distribution at state 0"),
-        (np.array([[0.5, 0.5], [0.5, np.nan]]), "is no distribution at state 1"),
+        (np.array([[0.5, 0.5], [0.5, 0.4]]), "is not a distribution at state 1"),
+        (np.array([[1.5, -0.5], [0.5, 0.5]]), "is not a distribution at state 0"),
+        (np.array([[1.0, -1.0], [0.5, 0.5]]), "is not a distribution at state 0"),
+        (np.array([[0.5, 0.5], [0.5, np.nan]]), "is not a distribution at state 1"),
     ],
 )
 def test_what_is_no_policy_is_refused(solve: object, policy: Floats, complaint: str) -> None:

@@ -47,7 +47,7 @@ def test_a_statement_that_fails_is_said_and_fails_the_command(
 ) -> None:
     wrong = Statement("Theorem 0", "one is zero", lambda random: 1.0, cases=1)
     monkeypatch.setattr(theory, "STATEMENTS", [wrong])
-    with pytest.raises(SystemExit, match="did not hold"):
+    with pytest.raises(SystemExit, match="does not hold"):
         main(["theory", "--out", str(tmp_path)])
     assert "FAILS, off by at most 1e+00" in capsys.readouterr().out
 
@@ -105,7 +105,7 @@ def test_a_counterexample_that_falls_is_said_and_fails_the_command(
 ) -> None:
     monkeypatch.setattr(theory, "STATEMENTS", [])
     monkeypatch.setattr(KernelBasedRL, "learn", no_future)
-    with pytest.raises(SystemExit, match="did not hold"):
+    with pytest.raises(SystemExit, match="does not hold"):
         main(["theory", "--out", str(tmp_path)])
     assert "FAILS at gamma = 0.3, 0.6, 0.9" in capsys.readouterr().out
 

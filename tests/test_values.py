@@ -313,9 +313,9 @@ def test_velocities_at_the_clip_are_refused() -> None:
     env = make("Hopper-v5")
     observation = np.zeros(11, np.float32)
     observation[7] = 10.0
-    with pytest.raises(bcq.InputError, match="clip of 10"):
+    with pytest.raises(bcq.InputError, match="clipped by Hopper at 10"):
         state_from_observation(env, observation)
-    with pytest.raises(bcq.InputError, match="clip of 10"):
+    with pytest.raises(bcq.InputError, match="clipped by Hopper at 10"):
         state_from_observation(env, -observation)
     observation[7] = 9.99
     observation[0] = 12.0  # a position
@@ -334,11 +334,11 @@ def test_what_cannot_be_measured_is_said_in_one_sentence(tmp_path: Path) -> None
     with pytest.raises(bcq.InputError, match="no value function"):
         bcq.train_run(tmp_path / "b", bcq.BCConfig(hidden_sizes=(4,)), schedule, dataset)
     other = replace(schedule, env="Pendulum-v1")
-    with pytest.raises(bcq.InputError, match="observations have 3 numbers but the data's have 1"):
+    with pytest.raises(bcq.InputError, match="observations have 3 numbers, those of the data 1"):
         bcq.train_run(tmp_path / "c", small, other, dataset)
-    with pytest.raises(bcq.InputError, match="needs --env"):
+    with pytest.raises(bcq.InputError, match="needs an environment; give it with --env"):
         bcq.Schedule(true_value_every=100)
-    with pytest.raises(bcq.InputError, match="true_value_every: 150 is not a multiple"):
+    with pytest.raises(bcq.InputError, match="true_value_every: 150 is not a positive multiple"):
         bcq.Schedule(env=NAME, true_value_every=150)
     longer = replace(dataset, qpos=np.zeros((len(dataset), 2)))
     with pytest.raises(bcq.InputError, match="2 positions and 1 velocities"):
@@ -361,7 +361,7 @@ def test_a_run_without_values_is_not_measured(tmp_path: Path) -> None:
 def test_a_simulator_that_cannot_be_set_is_refused() -> None:
     dataset = bcq.collect_random("MountainCarContinuous-v0", transitions=5)
     config = bcq.DDPGConfig(hidden_sizes=(4,))
-    with pytest.raises(bcq.InputError, match="environment's simulator cannot be set"):
+    with pytest.raises(bcq.InputError, match="simulator of this environment cannot be set"):
         require_measurable(config, dataset, "MountainCarContinuous-v0")
 
 

@@ -12,14 +12,14 @@ from bcq.algorithms.networks import Actor
 
 @dataclass(frozen=True, kw_only=True)
 class BCConfig:
-    """Behavioural cloning: imitate the batch's actions, a baseline."""
+    """Behavioural cloning (baseline): imitates the actions of the batch."""
 
     batch_size: int = 100
-    """transitions in a minibatch"""
+    """number of transitions per minibatch"""
     learning_rate: float = 1e-3
-    """step size of Adam"""
+    """learning rate of Adam"""
     hidden_sizes: tuple[int, ...] = (400, 300)
-    """hidden layers of the policy"""
+    """sizes of the hidden layers of the policy"""
 
     discount: ClassVar[None] = None  # nothing is valued
 

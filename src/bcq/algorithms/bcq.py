@@ -23,32 +23,32 @@ from bcq.algorithms.networks import ConditionalVAE, Critics, PerturbationModel
 
 @dataclass(frozen=True, kw_only=True)
 class BCQConfig:
-    """Batch-Constrained deep Q-learning, the paper's algorithm, with the paper's defaults."""
+    """Batch-Constrained deep Q-learning, the algorithm of the paper, with its defaults."""
 
     discount: float = 0.99
-    """gamma: what a reward one step later is worth"""
+    """gamma: weight of a reward one step later, relative to one now"""
     max_perturbation: float = 0.05
-    """Phi: how far an action may move from a generated one, in half-widths of the action range"""
+    """Phi: largest perturbation of a generated action, in half-widths of the action range"""
     num_samples: int = 10
-    """n: candidate actions a state, in the learning target"""
+    """n: number of candidate actions per state in the learning target"""
     num_acting_samples: int = 10
-    """n: candidate actions a state, when acting"""
+    """n: number of candidate actions per state when acting"""
     min_weight: float = 0.75
     """lambda: weight of the smaller of the two values in the learning target"""
     target_rate: float = 0.005
-    """tau: how fast the target networks follow"""
+    """tau: update rate of the target networks"""
     batch_size: int = 100
-    """transitions in a minibatch"""
+    """number of transitions per minibatch"""
     learning_rate: float = 1e-3
-    """step size of Adam, for every network"""
+    """learning rate of Adam, for all networks"""
     vae_l2: float = 0.0
-    """L2 regularisation of the VAE (the paper has 1e-3 for small batches of random data, D.3)"""
+    """L2 regularisation of the VAE (the paper uses 1e-3 for small batches of random data, D.3)"""
     latent_clip: float = 0.5
-    """generated actions use latents clipped to +- this"""
+    """limit of the latent of generated actions: it is clipped to plus or minus this value"""
     hidden_sizes: tuple[int, ...] = (400, 300)
-    """hidden layers of critics and perturbation model"""
+    """sizes of the hidden layers of the critics and the perturbation model"""
     vae_hidden_sizes: tuple[int, ...] = (750, 750)
-    """hidden layers of encoder and decoder"""
+    """sizes of the hidden layers of the encoder and the decoder"""
 
     def __post_init__(self) -> None:
         check_settings(

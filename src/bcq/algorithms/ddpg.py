@@ -20,22 +20,22 @@ from bcq.algorithms.networks import Actor, LateActionCritic
 
 @dataclass(frozen=True, kw_only=True)
 class DDPGConfig:
-    """Deep Deterministic Policy Gradients: the behavioural agent, and a baseline when offline."""
+    """Deep Deterministic Policy Gradients: the behavioural agent, and an offline baseline."""
 
     discount: float = 0.99
-    """gamma: what a reward one step later is worth"""
+    """gamma: weight of a reward one step later, relative to one now"""
     target_rate: float = 0.005
-    """tau: how fast the target networks follow"""
+    """tau: update rate of the target networks"""
     batch_size: int = 100
-    """transitions in a minibatch"""
+    """number of transitions per minibatch"""
     actor_learning_rate: float = 1e-4
-    """step size of Adam, for the actor"""
+    """learning rate of Adam, for the actor"""
     critic_learning_rate: float = 1e-3
-    """step size of Adam, for the critic"""
+    """learning rate of Adam, for the critic"""
     critic_l2: float = 1e-2
     """L2 regularisation of the critic"""
     hidden_sizes: tuple[int, ...] = (400, 300)
-    """hidden layers of actor and critic; the action joins the critic at the second"""
+    """sizes of the hidden layers; the second layer of the critic also takes the action"""
 
     def __post_init__(self) -> None:
         check_settings(

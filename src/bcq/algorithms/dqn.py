@@ -20,20 +20,20 @@ from bcq.algorithms.networks import MLP
 
 @dataclass(frozen=True, kw_only=True)
 class DQNConfig:
-    """DQN with each action dimension cut into bins, a baseline."""
+    """DQN (baseline): each action dimension is divided into bins."""
 
     discount: float = 0.99
-    """gamma: what a reward one step later is worth"""
+    """gamma: weight of a reward one step later, relative to one now"""
     num_bins: int = 10
-    """bins that each action dimension is cut into"""
+    """number of bins per action dimension"""
     target_rate: float = 0.005
-    """tau: how fast the target network follows"""
+    """tau: update rate of the target network"""
     batch_size: int = 100
-    """transitions in a minibatch"""
+    """number of transitions per minibatch"""
     learning_rate: float = 1e-3
-    """step size of Adam"""
+    """learning rate of Adam"""
     hidden_sizes: tuple[int, ...] = (400, 300)
-    """hidden layers of the network"""
+    """sizes of the hidden layers of the network"""
 
     def __post_init__(self) -> None:
         check_settings(

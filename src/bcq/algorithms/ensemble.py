@@ -24,20 +24,20 @@ EPSILON = 1e-8  # inside the root: without it the gradient is NaN where all crit
 
 @dataclass(frozen=True, kw_only=True)
 class EnsembleConfig:
-    """Uncertainty by an ensemble of critics in the place of BCQ's constraint, a baseline."""
+    """Ensemble of critics (baseline): their uncertainty replaces the constraint of BCQ."""
 
     discount: float = 0.99
-    """gamma: what a reward one step later is worth"""
+    """gamma: weight of a reward one step later, relative to one now"""
     members: int = 4
-    """critics in the ensemble (the paper has 4 and 10)"""
+    """number of critics in the ensemble (the paper uses 4 and 10)"""
     target_rate: float = 0.005
-    """tau: how fast the target networks follow"""
+    """tau: update rate of the target networks"""
     member_batch_size: int = 100
-    """transitions in each critic's own minibatch"""
+    """number of transitions per minibatch; each critic has its own minibatch"""
     learning_rate: float = 1e-3
-    """step size of Adam, for every network"""
+    """learning rate of Adam, for all networks"""
     hidden_sizes: tuple[int, ...] = (400, 300)
-    """hidden layers of policy and critics"""
+    """sizes of the hidden layers of the policy and the critics"""
 
     def __post_init__(self) -> None:
         check_settings(
@@ -47,7 +47,9 @@ class EnsembleConfig:
             fractions=("discount", "target_rate"),
         )
         if self.members < 2:
-            raise InputError(f"members: {self.members} is not at least 2; one cannot disagree")
+            raise InputError(
+                f"members: {self.members} is not at least 2; one critic has no uncertainty"
+            )
 
     @property
     def batch_size(self) -> int:

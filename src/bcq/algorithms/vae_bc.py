@@ -13,18 +13,18 @@ from bcq.algorithms.networks import ConditionalVAE
 
 @dataclass(frozen=True, kw_only=True)
 class VAEBCConfig:
-    """Behavioural cloning by BCQ's generative model alone, a baseline."""
+    """Behavioural cloning with only the generative model of BCQ (baseline)."""
 
     batch_size: int = 100
-    """transitions in a minibatch"""
+    """number of transitions per minibatch"""
     learning_rate: float = 1e-3
-    """step size of Adam"""
+    """learning rate of Adam"""
     vae_l2: float = 0.0
-    """L2 regularisation of the VAE (the paper has 1e-3 for small batches of random data, D.3)"""
+    """L2 regularisation of the VAE (the paper uses 1e-3 for small batches of random data, D.3)"""
     latent_clip: float = 0.5
-    """generated actions use latents clipped to +- this"""
+    """limit of the latent of generated actions: it is clipped to plus or minus this value"""
     vae_hidden_sizes: tuple[int, ...] = (750, 750)
-    """hidden layers of encoder and decoder"""
+    """sizes of the hidden layers of the encoder and the decoder"""
 
     discount: ClassVar[None] = None  # nothing is valued
 

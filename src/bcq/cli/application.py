@@ -15,33 +15,33 @@ from tyro.extras import SubcommandApp
 from bcq.system import interruption, progress
 from bcq.system.errors import BCQError, InputError, InterruptionError
 
-NOTHING_SAVED = "nothing was saved; the same command begins anew"
+NOTHING_SAVED = "nothing was saved; run the same command to start again"
 # The module of a verb is imported when the verb is asked for: JAX and MuJoCo take seconds.
 VERBS = {
-    "train": ("training", "Learn a policy from a fixed batch of transitions."),
+    "train": ("training", "Train a policy on a fixed batch of logged transitions."),
     "evaluate": (
         "training",
         "Measure a trained policy in an environment, without exploration noise.",
     ),
-    "collect": ("collecting", "Make a batch as the paper did."),
+    "collect": ("collecting", "Collect a batch with a recipe of the paper."),
     "experts": ("collecting", "Train experts, or list the bundled ones."),
     "inspect": (
         "batches",
-        "What a batch holds, and what is wrong with it: figures, findings with rows, a picture.",
+        "Summarise a batch, check it for problems and draw a picture of it.",
     ),
     "convert": (
         "batches",
-        "Write a batch in another format: any that can be read, to HDF5 or Minari.",
+        "Write a batch of any readable format as HDF5 or Minari.",
     ),
     "theory": (
         "papers",
-        "Walk through the paper's theory: counterexample, grid world, causes, theorems, pictures.",
+        "Demonstrate the theory of the paper, check its statements and draw its pictures.",
     ),
     "reproduce": (
         "papers",
-        "Reproduce the paper: run its experiments, draw its figures, judge its claims.",
+        "Reproduce the paper: run its experiments, draw its figures and judge its claims.",
     ),
-    "demo": ("papers", "See it work, with nothing to prepare."),
+    "demo": ("papers", "Run a demo that needs no preparation."),
 }
 
 
@@ -86,7 +86,7 @@ def run(arguments: Sequence[str]) -> None:
         command = application(arguments).cli(
             prog="bcq",
             description="Batch-constrained reinforcement learning: learn a policy from logged "
-            "transitions, without exploring.",
+            "transitions, without exploring the environment.",
             args=arguments,
             config=(OmitArgPrefixes, FlagCreatePairsOff),
         )
@@ -95,7 +95,7 @@ def run(arguments: Sequence[str]) -> None:
             interruption.check()
             command()
         if interruption.requested():
-            stop("interrupted, but everything was done already")
+            stop("interrupted, but all work was already finished")
     except (InterruptionError, KeyboardInterrupt) as error:
         if isinstance(error, KeyboardInterrupt) and interruption.requested():  # the second signal
             interruption.write(interruption.AT_ONCE)
@@ -112,14 +112,14 @@ def run(arguments: Sequence[str]) -> None:
     except (MemoryError, RuntimeError) as error:  # JAX's own is of the latter kind
         if isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        sys.exit(f"bcq: memory is exhausted: {too_large(command)} ({first_line(error)})")
+        sys.exit(f"bcq: out of memory: {too_large(command)} ({first_line(error)})")
 
 
 def too_large(command: object) -> str:
     """What there is to make smaller: the sizes that were given, of those that an algorithm has."""
     algorithm = getattr(command, "algorithm", None)
     if algorithm is None:
-        return "give it less to do at a time"
+        return "reduce the amount of work"
     sizes = [
         each
         for each in fields(algorithm)
@@ -127,7 +127,7 @@ def too_large(command: object) -> str:
     ]
     given = [each for each in sizes if getattr(algorithm, each.name) != each.default]
     named = (f"--{e.name.replace('_', '-')} {getattr(algorithm, e.name)}" for e in given)
-    return f"{', '.join(named) or 'the batch, or the networks,'} is too large"
+    return f"reduce {', '.join(named) or 'the size of the batch or of the networks'}"
 
 
 def first_line(error: BaseException) -> str:

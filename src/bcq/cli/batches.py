@@ -20,19 +20,19 @@ from bcq.system.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class Inspect(Verb):
-    """What a batch holds, and what is wrong with it: figures, findings with rows, a picture."""
+    """Summarise a batch, check it for problems and draw a picture of it."""
 
     data: Positional[Path]
-    """the batch: HDF5 in D4RL's layout, npz, CSV, Parquet, a Minari folder or minari:NAME"""
+    """the batch: HDF5 in the layout of D4RL, npz, CSV, Parquet, a Minari folder or minari:NAME"""
     env: str | None = None
-    """Gymnasium environment that the batch is of, where the file does not name it"""
+    """Gymnasium environment of the batch, if the file does not name it"""
     reading: Reading = field(default_factory=Reading)
     fix: Path | None = None
-    """write what can be mended safely to this new file"""
+    """write a repaired batch to this new file; only safe repairs are made"""
     picture: Path | None = None
-    """where the picture goes; the file's name with .png unless given"""
+    """file of the picture; if not given, the name of the batch with .png"""
     json: bool = False
-    """print JSON"""
+    """print the result as JSON"""
 
     def __call__(self) -> None:
         """Prints and draws."""
@@ -45,7 +45,7 @@ class Inspect(Verb):
         wrong = sum(finding.severity == "error" for finding in findings)
         if wrong:
             print(json.dumps({"findings": as_json(findings)}) if self.json else as_text(findings))
-            raise InputError(f"{self.data}: {wrong} errors; nothing can learn from it as it is")
+            raise InputError(f"{self.data}: cannot be used for training (errors: {wrong})")
         self.show(Dataset.from_checked(checked), findings)
 
     def show(self, dataset: Dataset, findings: Sequence[Finding]) -> None:
@@ -64,14 +64,14 @@ class Inspect(Verb):
 
 @dataclass(frozen=True, kw_only=True)
 class Convert(Verb):
-    """Write a batch in another format: any that can be read, to HDF5 or Minari."""
+    """Write a batch of any readable format as HDF5 or Minari."""
 
     source: Positional[Path]
-    """the batch: HDF5 in D4RL's layout, npz, CSV, Parquet, a Minari folder or minari:NAME"""
+    """the batch: HDF5 in the layout of D4RL, npz, CSV, Parquet, a Minari folder or minari:NAME"""
     target: Positional[Path]
-    """new file .hdf5, or Minari data set: a folder NAME-v0, or minari:NAME-v0"""
+    """the new file (.hdf5) or Minari data set (a folder NAME-v0, or minari:NAME-v0)"""
     env: str | None = None
-    """Gymnasium environment that the batch is of, where the file does not name it"""
+    """Gymnasium environment of the batch, if the file does not name it"""
     reading: Reading = field(default_factory=Reading)
 
     def __call__(self) -> None:
@@ -79,7 +79,7 @@ class Convert(Verb):
         rows, findings = convert(self.source, self.target, self.reading.options(self.env))
         for finding in findings:
             progress.say(f"{finding.severity}: {self.source}: {finding}")
-        print(f"{self.target}: {rows:,} transitions; bcq inspect says what is in them")
+        print(f"{self.target}: {rows:,} transitions; `bcq inspect` summarises them")
 
 
 VERBS = {"inspect": Inspect, "convert": Convert}

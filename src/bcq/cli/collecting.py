@@ -28,17 +28,17 @@ class CollectBehaviour(Verb):
     env: str
     """Gymnasium environment"""
     out: Path
-    """HDF5 file to write; the agent's run directory stays beside it, as NAME.behaviour"""
+    """HDF5 file to write; the run directory of the agent is NAME.behaviour, next to it"""
     transitions: int = 1_000_000
-    """time steps to explore for; every one of them is kept"""
+    """number of time steps to explore; the batch contains all of them"""
     seed: int = 0
-    """seed of everything random"""
+    """seed of all random numbers"""
     noise: float
     """standard deviation of the exploration noise, in half-widths of the action range"""
     random_steps: int | None = None
-    """time steps of uniformly random actions at the start; 10,000 for HalfCheetah, else 1,000"""
+    """number of uniformly random actions at the start; if not given, 1,000 (HalfCheetah: 10,000)"""
     keep: Keep = 1
-    """checkpoints of the agent to keep, the newest ones; one is made at each evaluation"""
+    """number of checkpoints of the agent to keep (the newest); each evaluation makes one"""
     recipe: ClassVar[str]
     if_stopped = GOES_ON
 
@@ -57,7 +57,7 @@ class CollectBehaviour(Verb):
 
 @dataclass(frozen=True, kw_only=True)
 class CollectFinalBuffer(CollectBehaviour):
-    """Batch 1: all that a DDPG agent with much exploration saw while it learned."""
+    """Batch 1: the complete buffer of a DDPG agent that learns with much exploration noise."""
 
     noise: float = 0.5
     recipe = "final-buffer"
@@ -65,7 +65,7 @@ class CollectFinalBuffer(CollectBehaviour):
 
 @dataclass(frozen=True, kw_only=True)
 class CollectConcurrent(CollectBehaviour):
-    """Batch 2: a DDPG agent's buffer in order, for `bcq train --concurrent`."""
+    """Batch 2: the buffer of a DDPG agent in the order of time, for `bcq train --concurrent`."""
 
     noise: float = 0.1
     recipe = "concurrent"
@@ -80,18 +80,18 @@ class CollectFixed(Verb):
     out: Path
     """HDF5 file to write"""
     seed: int = 0
-    """seed of everything random"""
+    """seed of all random numbers"""
     if_stopped = GOES_ON
 
 
 @dataclass(frozen=True, kw_only=True)
 class CollectImitation(CollectFixed):
-    """Batch 3: an expert at work, without noise."""
+    """Batch 3: demonstrations of an expert, without noise."""
 
     policy: str = "0"
-    """number of a bundled expert, or a run directory, or an expert's file"""
+    """the expert: the number of a bundled one, a run directory, or the file of an expert"""
     transitions: int = 1_000_000
-    """how many"""
+    """number of transitions to collect"""
 
     def __call__(self) -> None:
         """Collects."""
@@ -102,14 +102,14 @@ class CollectImitation(CollectFixed):
 
 @dataclass(frozen=True, kw_only=True)
 class CollectImperfect(CollectFixed):
-    """Imperfect demonstrations: an expert with random actions and noise in between."""
+    """Imperfect demonstrations: an expert with some random actions and noise on the others."""
 
     policy: str = "0"
-    """number of a bundled expert, or a run directory, or an expert's file"""
+    """the expert: the number of a bundled one, a run directory, or the file of an expert"""
     transitions: int = 100_000
-    """how many"""
+    """number of transitions to collect"""
     random_probability: float = 0.3
-    """how often a uniformly random action is taken instead"""
+    """probability of a uniformly random action instead of the expert's"""
     noise: float = 0.3
     """standard deviation of the noise on the other actions, in half-widths of the action range"""
 
@@ -127,10 +127,10 @@ class CollectImperfect(CollectFixed):
 
 @dataclass(frozen=True, kw_only=True)
 class CollectRandom(CollectFixed):
-    """Supplement D.3: uniformly random actions (the paper has Pendulum and Reacher)."""
+    """Supplement D.3: uniformly random actions (the paper uses Pendulum and Reacher)."""
 
     transitions: int = 5_000
-    """how many"""
+    """number of transitions to collect"""
 
     def __call__(self) -> None:
         """Collects."""
@@ -147,30 +147,33 @@ def report(path: Path, dataset: Dataset) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainExperts(Verb):
-    """Train DDPG agents, take the best checkpoint of each, rank them, keep the best.
+    """Train DDPG agents, take the best checkpoint of each, rank them and keep the best.
 
-    Checkpoints are compared on fresh episodes; an expert's card has other ones.
+    Checkpoints are compared on new episodes. The card of an expert reports other episodes.
     """
 
     env: str
     """Gymnasium environment"""
     seeds: str = "0..14"
-    """seeds of the agents: 0..14, or 0,2,5"""
+    """seeds of the agents, as in 0..14 or 0,2,5"""
     keep: int = 5
-    """how many to keep"""
+    """number of experts to keep"""
     steps: int = 1_000_000
-    """time steps of each"""
+    """number of time steps of each agent"""
     longest: int = 0
-    """carry the best on, 100,000 steps at a time, to at most so many, while they still improve"""
+    """largest number of time steps: the best agents are trained further,
+    100,000 steps at a time, while they improve"""
     out: Path = Path("runs/experts")
-    """folder of the agents' runs; the kept ones are in its folder `kept`"""
-    if_stopped = "the agents trained so far are saved; the same command goes on from there"
+    """folder of the runs of the agents; the experts that are kept are in its folder `kept`"""
+    if_stopped = "the agents trained so far are saved; run the same command to continue"
 
     def __call__(self) -> None:
         """Trains what is not trained yet, and ranks."""
         seeds = parse_seeds(self.seeds)
         if not 1 <= self.keep <= len(seeds):
-            raise InputError(f"keep: {self.keep} is not between 1 and {len(seeds)}, the seeds")
+            raise InputError(
+                f"keep: {self.keep} is not between 1 and {len(seeds)}, the number of seeds"
+            )
         schedules = [
             BehaviourSchedule(env=self.env, steps=self.steps, seed=s, keep="all") for s in seeds
         ]
@@ -180,7 +183,7 @@ class TrainExperts(Verb):
 
 @dataclass(frozen=True, kw_only=True)
 class ListExperts:
-    """The experts that ship with this package, and what they earn."""
+    """List the bundled experts with their returns."""
 
     def __call__(self) -> None:
         """Prints a line each."""
@@ -197,9 +200,9 @@ def parse_seeds(text: str) -> list[int]:
         else:
             seeds = [int(part) for part in text.split(",")]
     except ValueError as error:
-        raise InputError(f"seeds: {text!r} is neither like 0..14 nor like 0,2,5") from error
+        raise InputError(f"seeds: {text!r} is not like 0..14 or 0,2,5") from error
     if not seeds or len(set(seeds)) < len(seeds):
-        raise InputError(f"seeds: {text!r} names no seed, or one twice")
+        raise InputError(f"seeds: {text!r} contains no seed, or the same seed twice")
     return seeds
 
 

@@ -16,9 +16,9 @@ class CheetahDemo(Verb):
     """BCQ, DDPG and BC learn to run from imperfect demonstrations (Section 5)."""
 
     out: Path = Path("runs/demo-cheetah")
-    """where batch, runs and picture go; an interrupted demo continues there"""
+    """folder of the batch, the runs and the picture; an interrupted demo continues there"""
     steps: int = 15_000
-    """updates to train each for"""
+    """number of updates of each algorithm"""
     seed: int = 0
     """seed of the batch and of training"""
     if_stopped = GOES_ON
@@ -35,9 +35,9 @@ class PendulumDemo(Verb):
     """BCQ learns to swing up a pendulum from 5,000 random actions (supplement D.3)."""
 
     out: Path = Path("runs/demo-pendulum")
-    """where batch, run and picture go; an interrupted demo continues there"""
+    """folder of the batch, the run and the picture; an interrupted demo continues there"""
     steps: int = 8_000
-    """updates to train for"""
+    """number of updates"""
     seed: int = 0
     """seed of the batch and of training"""
     if_stopped = GOES_ON
@@ -51,10 +51,10 @@ class PendulumDemo(Verb):
 
 @dataclass(frozen=True, kw_only=True)
 class Theory(Verb):
-    """Walk through the paper's theory: counterexample, grid world, causes, theorems, pictures."""
+    """Demonstrate the theory of the paper, check its statements and draw its pictures."""
 
     out: Path = Path("runs/theory")
-    """where the pictures go"""
+    """folder of the pictures"""
     seed: int = 0
     """seed of the random MDPs"""
 
@@ -63,27 +63,28 @@ class Theory(Verb):
         from bcq.tabular import walk as theory  # noqa: PLC0415 - matplotlib takes half a second to import
 
         if not theory.walk(self.out, seed=self.seed):
-            sys.exit("bcq: a statement of the paper did not hold")
+            sys.exit("bcq: a statement of the paper does not hold")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduce(Verb):
-    """Reproduce the paper: run its experiments, draw its figures, judge its claims."""
+    """Reproduce the paper: run its experiments, draw its figures and judge its claims."""
 
     experiments: Positional[tuple[ExperimentName, ...]] = ()
-    """which of them; all unless named"""
+    """experiments to run; if not given, all"""
     preset: PresetName = "quick"
-    """how long: smoke (minutes, proves the machinery), quick (an hour and a half on two cores),
-    standard (some 35 core-hours, judges most claims), paper (its own scale, two months)"""
+    """smoke (minutes, only tests the machinery), quick (an hour and a half on two cores),
+    standard (about 35 core-hours, judges most claims),
+    or paper (the scale of the paper, two months)"""
     env: tuple[str, ...] = ()
-    """only these environments"""
+    """environments to use; if not given, all of the preset"""
     out: Path | None = None
-    """where everything goes, runs/reproduce-PRESET unless given; what is finished there is not
-    repeated, what was interrupted goes on"""
+    """folder of all results; if not given, runs/reproduce-PRESET;
+    finished jobs in it are not repeated, interrupted jobs continue"""
     dry_run: bool = False
-    """list the jobs with an estimate of time and disk, and run none"""
+    """list the jobs with an estimate of their time and disk space, but do not run them"""
     check: bool = False
-    """run nothing: draw the figures and judge the claims from the results in --out"""
+    """do not run jobs; draw the figures and judge the claims from the results in --out"""
 
     def __call__(self) -> None:
         """Runs, or says what would be run, or judges."""

@@ -29,14 +29,14 @@ Config = TypeVar("Config", bound=AlgorithmConfig)
 
 @dataclass(frozen=True, kw_only=True)
 class Train(Verb, Generic[Config]):
-    """Learn a policy from a fixed batch of logged transitions."""
+    """Train a policy on a fixed batch of logged transitions."""
 
     data: Path
-    """the batch: HDF5 in D4RL's layout, npz, CSV, Parquet, a Minari folder or minari:NAME"""
+    """the batch: HDF5 in the layout of D4RL, npz, CSV, Parquet, a Minari folder or minari:NAME"""
     out: Path | None = None
-    """run directory; runs/ALGORITHM-DATA-seedS unless given"""
+    """run directory; if not given, runs/ALGORITHM-DATA-seedS"""
     resume: bool = False
-    """continue an interrupted run, exactly as if it had not been interrupted"""
+    """resume an interrupted run; the result is the same as without the interruption"""
     reading: Reading = field(default_factory=Reading)
     schedule: Schedule = field(default_factory=Schedule)
     algorithm: Config
@@ -52,7 +52,7 @@ class Train(Verb, Generic[Config]):
             from bcq.runs import plots  # noqa: PLC0415 - matplotlib takes half a second to import
 
             plots.value_curve(run, directory / "values.png")
-            print(f"estimated and true values are drawn in {directory / 'values.png'}")
+            print(f"picture of the estimated and true values: {directory / 'values.png'}")
         print(f"trained for {run.checkpoint_step():,} updates; the run is in {directory}")
 
     def dataset(self) -> Dataset:
@@ -72,20 +72,20 @@ class Evaluate(Verb):
     run: Positional[Path]
     """run directory of `bcq train`"""
     env: str | None = None
-    """Gymnasium environment; unless given, the one of the run or of its data"""
+    """Gymnasium environment; if not given, the one of the run or of its data"""
     episodes: int = 10
-    """how many episodes"""
+    """number of episodes"""
     seed: int = 0
-    """seed of the episodes' starts and of the policy's sampling"""
+    """seed of the start of each episode and of the random choices of the policy"""
     data: Path | None = None
-    """the batch it learned from, for --values and --meter"""
+    """the batch that the run was trained on, for --values and --meter"""
     reading: Reading = field(default_factory=Reading)
     values: bool = False
-    """compare the estimated value with the true one, measured at 100 pairs of the batch"""
+    """compare estimated and true values at 100 state-action pairs of the batch"""
     meter: bool = False
-    """say how far the policy is from the batch (1 = like the data); needs no simulator"""
+    """measure how far the policy is from the batch (1 = like the data); needs no simulator"""
     json: bool = False
-    """print JSON; of an evaluation, with every episode's return and length"""
+    """print the result as JSON; an evaluation includes the return and length of every episode"""
 
     def __call__(self) -> None:
         """Prints the returns."""
@@ -109,7 +109,7 @@ class Evaluate(Verb):
         """The one given, or the one that the run or its data names."""
         env = self.env or run.config["schedule"]["env"] or run.config["dataset"]["environment"]
         if env is None:
-            raise InputError("this run names no environment; give one with --env")
+            raise InputError("this run does not name an environment; give one with --env")
         if self.env is None:
             require_registered(env)
         return str(env)
@@ -118,12 +118,12 @@ class Evaluate(Verb):
         """Prints true values and the extrapolation meter, whichever was asked for."""
         if self.data is None:
             raise InputError(
-                "--values and --meter need --data, the batch that the run learned from"
+                "--values and --meter need --data, the batch that the run was trained on"
             )
         options = self.reading.options(run.config["schedule"]["env"])
         dataset = Dataset.from_checked(open_batch(self.data, options))
         if dataset.fingerprint != run.config["dataset"].get("fingerprint"):
-            raise InputError(f"{self.data}: is not the batch that {self.run} learned from")
+            raise InputError(f"{self.data}: is not the batch that {self.run} was trained on")
         figures: dict[str, object] = {"step": run.checkpoint_step(), "seed": self.seed}
         if self.values:
             from bcq.runs import plots  # noqa: PLC0415 - matplotlib takes half a second to import

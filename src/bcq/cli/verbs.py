@@ -10,7 +10,7 @@ from bcq.data.formats.minari import PREFIX
 from bcq.data.opening import Options
 from bcq.simulation.environments import registered_bounds
 
-GOES_ON = "what was finished is kept; the same command goes on from there"
+GOES_ON = "finished work is kept; run the same command to continue"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,24 +18,24 @@ class Verb:
     """What every verb that takes a while has."""
 
     quiet: bool = False
-    """say nothing but errors and the result: no progress, no warnings"""
+    """print only errors and the result, no progress and no warnings"""
     if_stopped: ClassVar[str] = NOTHING_SAVED
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What a file of logs may not say of itself."""
+    """Information that may be missing in the file of the batch."""
 
     columns: tuple[str, ...] = ()
-    """which columns of a table (or arrays of an npz file) are what, where their names are not
-    usual: observations=x,y actions=torque rewards=r terminated=fell truncated=cut episode=run
-    step=t; or one mapping file, JSON or TOML"""
+    """columns of a table (or arrays of an npz file) by role, if their names are not common ones:
+    observations=x,y actions=torque rewards=r terminated=fell truncated=cut episode=run step=t;
+    or one mapping file, JSON or TOML"""
     action_low: tuple[float, ...] | None = None
-    """lower bounds of the actions, one a dimension, where the file does not know them"""
+    """lower bounds of the actions, one per dimension, if the file does not contain them"""
     action_high: tuple[float, ...] | None = None
-    """upper bounds of the actions"""
+    """upper bounds of the actions, one per dimension"""
     action_margin: float | None = None
-    """take the bounds from the data, widened on each side by this share of their range"""
+    """take the bounds from the data, plus this share of their range on each side"""
 
     def options(self, environment: str | None = None) -> Options:
         """The same for the reader."""

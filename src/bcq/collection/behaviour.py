@@ -46,24 +46,24 @@ from bcq.training.loop import ESTIMATE_EVERY, Keys, create_compiled, update_unti
 
 @dataclass(frozen=True, kw_only=True)
 class BehaviourSchedule:
-    """How a behavioural agent explores and for how long; the defaults are the paper's."""
+    """Exploration and length of a behavioural agent; the defaults are those of the paper."""
 
     env: str
     """Gymnasium environment to learn in"""
     steps: int = 1_000_000
-    """time steps to explore for"""
+    """number of time steps to explore"""
     seed: int = 0
-    """seed of everything random: first weights, episodes, exploration, minibatches, evaluation"""
+    """seed of all random numbers: weights, episodes, exploration, minibatches, evaluation"""
     noise: float = 0.1
     """standard deviation of the exploration noise, in half-widths of the action range"""
     random_steps: int | None = None
-    """time steps of uniformly random actions at the start; 10,000 for HalfCheetah, else 1,000"""
+    """number of uniformly random actions at the start; if not given, 1,000 (HalfCheetah: 10,000)"""
     evaluate_every: int = 5_000
-    """time steps between two evaluations, made at the first end of an episode past them"""
+    """number of time steps between two evaluations; each is made at the next end of an episode"""
     evaluate_episodes: int = 10
-    """episodes in an evaluation"""
+    """number of episodes per evaluation"""
     keep: Keep = 1
-    """checkpoints to keep, the newest ones; one is made at each evaluation"""
+    """number of checkpoints to keep (the newest); each evaluation makes one"""
 
     def __post_init__(self) -> None:
         if self.random_steps is None:
@@ -164,7 +164,7 @@ def continue_behaviour(
             if stopping:
                 raise InterruptionError(
                     f"step {agent.steps:,} of {schedule.steps:,} is saved in {run.directory}; "
-                    "the same command goes on from there"
+                    "run the same command to continue"
                 )
         log.sync()
         if last_step(run.directory / "episodes.jsonl") != agent.steps:

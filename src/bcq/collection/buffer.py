@@ -86,8 +86,8 @@ class RowFile:
         with self.path.open("ab") as file:
             if file.tell() < size:
                 raise InputError(
-                    f"{self.path}: is damaged (it holds {file.tell() // self.kind.itemsize} rows, "
-                    f"not the {count} of its checkpoint); collect anew"
+                    f"{self.path}: is damaged (it has {file.tell() // self.kind.itemsize} rows, "
+                    f"its checkpoint has {count}); collect it again"
                 )
             file.truncate(size)
 

@@ -67,7 +67,7 @@ def find(source: str, environment: str) -> Expert:
         if int(source) >= len(paths):
             raise InputError(
                 f"policy {source}: {len(paths)} experts of {environment} are bundled; "
-                "train one with `bcq experts train`, and name its folder with --policy"
+                "train one with `bcq experts train` and give its folder with --policy"
             )
         return read_expert(paths[int(source)])
     expert = of_run(Path(source), environment) if Path(source).is_dir() else read_expert(source)
@@ -102,7 +102,9 @@ def read_expert(path: str | Path) -> Expert:
     except (OSError, SafetensorError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from error
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
-        raise InputError(f"{path.with_suffix('.json')}: is no expert's card: {error}") from error
+        raise InputError(
+            f"{path.with_suffix('.json')}: is not the card of an expert: {error}"
+        ) from error
 
 
 def describe(expert: Expert) -> str:
@@ -116,8 +118,8 @@ def describe(expert: Expert) -> str:
         f"{expert.environment} {card['rank']}: return {mean:.0f} ± {std:.0f} (std, "
         f"{CARD_EPISODES} episodes); {card['algorithm']}, seed {card['seed']}, number "
         f"{card['rank'] + 1} of {len(card['ranking'])}, at step {card['steps']:,} of "
-        f"{final['trained_steps']:,}, where its last ten evaluations earned "
-        f"{card['mean_return_of_the_last_ten_evaluations']:.0f}"
+        f"{final['trained_steps']:,}; mean return of its last ten "
+        f"evaluations {card['mean_return_of_the_last_ten_evaluations']:.0f}"
     )
 
 

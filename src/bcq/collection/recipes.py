@@ -178,7 +178,7 @@ def collect(recipe: Recipe, *, folder: Path | None = None, progress: bool = Fals
                 if folder is not None and interruption.requested() and count < recipe.transitions:
                     raise InterruptionError(
                         f"{count:,} of {recipe.transitions:,} transitions are kept in {folder}; "
-                        "the same command goes on from there"
+                        "run the same command to continue"
                     )
         rows = log.read()[: recipe.transitions]
     bounds = task_of(environments[0]).bounds
@@ -236,8 +236,8 @@ def progress_of(directory: Path, recipe: Recipe) -> tuple[int, int]:
     for name, value in recipe.settings().items():
         if notes.get(name) != value:
             raise InputError(
-                f"{directory}: holds an unfinished collection with {name} = {notes.get(name)}, not "
-                f"{value}; finish it with its own settings, or remove the folder"
+                f"{directory}: contains an unfinished collection with {name} = {notes.get(name)}, "
+                f"not {value}; finish it with its own settings, or remove the folder"
             )
     return notes["waves"], notes["rows"]
 

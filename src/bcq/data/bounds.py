@@ -27,7 +27,7 @@ class ActionBounds:
             usable = self.low.shape == self.high.shape and np.isfinite(self.half_width).all()
         if not usable:
             raise InputError(
-                "action bounds must be finite and of one length, "
+                "action bounds must be finite and of the same length, "
                 f"not {self.low.tolist()} and {self.high.tolist()}"
             )
         if (self.low > self.high).any():
@@ -44,7 +44,7 @@ class ActionBounds:
         A dimension that never moved keeps its one value: there is nothing to learn in it.
         """
         if not 0 <= margin < np.inf:
-            raise InputError(f"action_margin: {margin} is not a share of the actions' range")
+            raise InputError(f"action_margin: {margin} is not 0 or more; give a share of the range")
         room: Column = margin * (highest - lowest)
         low: Column = lowest - room
         high: Column = highest + room

@@ -37,8 +37,8 @@ def missing_fields(arrays: Mapping[str, Column]) -> Iterator[Finding]:
                 "missing-field",
                 name,
                 "is missing",
-                f"the file must hold it (it holds {', '.join(arrays) or 'none'})",
-                "a transition is an observation, an action, a reward and whether it ended there",
+                f"store it in the file (the file has {', '.join(arrays) or 'none'})",
+                "a transition is an observation, an action, a reward and whether the episode ended",
             )
 
 
@@ -49,9 +49,9 @@ def not_numbers(arrays: Mapping[str, Column]) -> Iterator[Finding]:
             yield Finding(
                 "not-numbers",
                 name,
-                f"holds {values.dtype}, not numbers",
+                f"contains {values.dtype}, not numbers",
                 "store it as float32",
-                "only numbers can be learned from, and objects could run code when they are read",
+                "training needs numbers, and objects could run code when they are read",
             )
 
 
@@ -73,7 +73,7 @@ def wrong_shapes(arrays: Mapping[str, Column]) -> Iterator[Finding]:
             "wrong-shape",
             "next_observations",
             f"has rows of shape {following.shape[1:]}",
-            f"they must match the observations' {observations.shape[1:]}",
+            f"they must match the {observations.shape[1:]} of observations",
             why,
         )
 
@@ -91,7 +91,7 @@ def different_lengths(arrays: Mapping[str, Column]) -> Iterator[Finding]:
                 "different-lengths",
                 name,
                 f"has {len(values)} rows but observations has {rows}",
-                "every column needs one row a transition",
+                "every column needs one row per transition",
                 why,
             )
 
@@ -107,7 +107,7 @@ def not_finite(arrays: Mapping[str, Column]) -> Iterator[Finding]:
                 name,
                 f"is {values[place]} (one of {int(bad.sum())} values that are not finite)",
                 "remove or repair these rows",
-                "one such number spreads to every weight; also what is too large for float32",
+                "one such number spreads to every weight; numbers too large for float32 count too",
                 np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1)),
             )
 
@@ -120,7 +120,7 @@ def not_flags(arrays: Mapping[str, Column]) -> Iterator[Finding]:
             bad = np.flatnonzero(np.isfinite(values) & (values != 0) & (values != 1))
             if len(bad):
                 problem, remedy = f"is {values[bad[0]]}", "it must be 0 or 1"
-                why = "an episode ends at a row or it does not"
+                why = "an episode either ends at a row or does not"
                 yield Finding("not-a-flag", name, problem, remedy, why, bad)
 
 
@@ -134,7 +134,7 @@ CONTENT: tuple[Check, ...] = (not_finite, not_flags)
 
 def out_of_bounds(actions: Floats, bounds: ActionBounds) -> Iterator[Finding]:
     """Actions must lie in the box that the policy is told about."""
-    why = "the policy only ever proposes actions within the bounds"
+    why = "the policy proposes only actions within the bounds"
     if actions.shape[1] != len(bounds.low):
         yield Finding(
             "out-of-bounds",
@@ -152,7 +152,7 @@ def out_of_bounds(actions: Floats, bounds: ActionBounds) -> Iterator[Finding]:
             "actions",
             f"{actions[bad[0]].tolist()} is not between {bounds.low.tolist()} and "
             f"{bounds.high.tolist()} (one of {len(bad)} such rows)",
-            "give the true bounds with --action-low and --action-high, or take those of the data "
+            "give the true bounds with --action-low and --action-high, or take them from the data "
             "with --action-margin 0.05",
             why,
             bad,
@@ -170,7 +170,7 @@ class Checked:
     def require_sound(self) -> ActionBounds:
         """Raises on the first error, naming it and counting the rest; without one, the bounds."""
         if self.errors or self.bounds is None:
-            others = f" (and {len(self.errors) - 1} more such problems)" * (len(self.errors) > 1)
+            others = f" (other problems: {len(self.errors) - 1})" * (len(self.errors) > 1)
             first = self.columns.in_file(self.errors[0])
             raise InputError(f"{self.columns.source}: {first}{others}")
         return self.bounds
@@ -194,7 +194,7 @@ def bounds_of(columns: Columns, size: int) -> ActionBounds:
     if low is None and high is None:
         return ActionBounds(np.full(size, -1.0), np.full(size, 1.0))
     if low is None or high is None:
-        raise InputError(f"{columns.source}: names only one of action_low and action_high")
+        raise InputError(f"{columns.source}: contains only one of action_low and action_high")
     try:
         return ActionBounds(low, high)
     except InputError as error:

@@ -57,7 +57,7 @@ class Dataset:
         if len(arrays["rewards"]) == 0:
             raise InputError(
                 f"{checked.columns.source}: next_observations: is missing, and every row ends an "
-                "episode; the file must hold it"
+                "episode; store it in the file"
             )
         fields = {name: frozen(values) for name, values in arrays.items()}
         return cls(**fields, bounds=bounds, provenance=checked.columns.provenance)

@@ -41,9 +41,9 @@ class Options:
 
     def __post_init__(self) -> None:
         if (self.action_low is None) != (self.action_high is None):
-            raise InputError("--action-low and --action-high go together")
+            raise InputError("--action-low and --action-high must be given together")
         if self.action_low is not None and self.action_margin is not None:
-            raise InputError("--action-margin takes the data's bounds; give it, or the bounds")
+            raise InputError("--action-margin replaces the bounds; give one or the other")
 
     def bounds(self) -> ActionBounds | None:
         """Those given."""
@@ -64,7 +64,7 @@ def read(path: str | Path, options: Options) -> Columns:
     if path.suffix == ".npz":
         return npz.read(path, options.columns)
     if options.columns:
-        raise InputError(f"{path}: its columns have D4RL's names; --columns is for tables and npz")
+        raise InputError(f"{path}: has the column names of D4RL; --columns is for tables and npz")
     return hdf5.read(path)
 
 
@@ -76,12 +76,12 @@ def existing(name: str | Path) -> Path:
     if path.is_dir():
         if not any((path / inner).is_file() for inner in ("metadata.json", "data/metadata.json")):
             raise InputError(
-                f"{path}: is a folder, and no Minari data set; name the file inside it"
+                f"{path}: is a folder but not a Minari data set; give the file inside it"
             )
         return path
     require_regular(path)
     if path.suffix not in READABLE:
-        raise InputError(f"{path}: unknown kind of file; known are {', '.join(READABLE)}")
+        raise InputError(f"{path}: unknown file type; known types are {', '.join(READABLE)}")
     return path
 
 

@@ -62,7 +62,7 @@ def require_known_suffix(path: Path) -> None:
     """Refuses a file name that does not say which format it is."""
     if path.suffix not in SUFFIXES:
         raise InputError(
-            f"{path}: name the file with one of {', '.join(SUFFIXES)}, or a Minari folder name-v0"
+            f"{path}: unknown ending; use one of {', '.join(SUFFIXES)}, or a Minari folder name-v0"
         )
 
 
@@ -72,5 +72,5 @@ def require_new(path: str | Path) -> None:
     if not is_minari(path):
         require_known_suffix(place)
     if place.exists():
-        raise InputError(f"{place}: exists already; name another file, or remove it")
+        raise InputError(f"{place}: already exists; give another file, or remove it")
     make_directory(place.parent)

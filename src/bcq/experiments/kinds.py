@@ -129,7 +129,9 @@ class Batch:
     def number(self, experts: int) -> int:
         """Trial i has expert i; where there are fewer, they serve in turn."""
         if experts == 0:
-            raise InputError(f"no expert of {self.env} is bundled; train some first")
+            raise InputError(
+                f"no expert of {self.env} is bundled; train one with `bcq experts train`"
+            )
         return self.trial % experts
 
     def perform(self, folder: Path) -> None:

@@ -179,7 +179,7 @@ def read_records(path: Path) -> list[Record]:
     try:
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         if any(row.pop("format") != FORMAT for row in rows):
-            raise InputError(f"{path}: is not of this version's format ({FORMAT})")
+            raise InputError(f"{path}: does not have the format of this version ({FORMAT})")
         return [
             Record(
                 **{
@@ -193,7 +193,7 @@ def read_records(path: Path) -> list[Record]:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"{path}: is no file of records: {error}") from error
+        raise InputError(f"{path}: is not a file of records: {error}") from error
 
 
 def theory_of(jobs: Sequence[Job], folder: Path) -> Row | None:

@@ -141,8 +141,8 @@ def run_jobs(jobs: Sequence[Job], folder: Path, engine: Engine, *, screen: TextI
             time.sleep(POLL)
             if interruption.requested():
                 raise InterruptionError(
-                    f"{len(outcome.done)} of {len(everything)} jobs are done, those under way keep "
-                    "what they saved; the same command goes on from there"
+                    f"{len(outcome.done)} of {len(everything)} jobs are done, running jobs keep "
+                    "what they saved; run the same command to continue"
                 )
             for slot in [slot for slot, one in running.items() if one.process.poll() is not None]:
                 end(running.pop(slot), outcome, folder, board)

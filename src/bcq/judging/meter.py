@@ -64,7 +64,9 @@ class Meter:
 def extrapolation_meter(policy: Policy, dataset: Dataset, *, seed: int = 0) -> Meter:
     """Measures a policy against the batch it learned from."""
     if len(dataset) < 2:
-        raise InputError("meter: a batch of one transition has nothing to compare with")
+        raise InputError(
+            "meter: the batch has only one transition; a comparison needs at least two"
+        )
     random = np.random.default_rng(seed)
     rows = np.sort(random.choice(len(dataset), min(STATES, len(dataset)), replace=False))
     observations = dataset.observations[rows]
@@ -75,7 +77,7 @@ def extrapolation_meter(policy: Policy, dataset: Dataset, *, seed: int = 0) -> M
     data_distance, data_outside = compare(logged[rows], near)
     if data_distance == 0:
         raise InputError(
-            "meter: the actions logged at near states are all alike; nothing to compare"
+            "meter: the logged actions at similar states are all equal; there is nothing to compare"
         )
     learner = policy.learner
     vae, perturbation = (model_of(learner, name) for name in ("vae", "perturbation"))

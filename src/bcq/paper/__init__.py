@@ -37,7 +37,7 @@ def jobs_of(
     known = sorted({plan.env for plans in preset.plans.values() for plan in plans})
     for env in environments:
         if env not in known:
-            raise InputError(f"env {env!r}: this preset has {', '.join(known)}")
+            raise InputError(f"env {env!r}: is not in this preset; it has {', '.join(known)}")
     found = [job for name in names or EXPERIMENTS for job in EXPERIMENTS[name].jobs(preset)]
     found.sort(key=lambda part_and_job: part_and_job[0])
     return [job for _, job in found if not environments or environment_of(job) in environments]

@@ -71,9 +71,9 @@ def show(
         collect_to(batch, recipe)
     dataset = load(batch)
     print(
-        f"The batch: {len(dataset):,} steps on {recipe.environment}, {len(dataset.episodes)} "
+        f"Batch: {len(dataset):,} steps on {recipe.environment}, {len(dataset.episodes)} "
         f"episodes.\nBehaviour: {dataset.provenance.behaviour}.\n"
-        "What follows learns from it alone; the environment serves only to measure.\n"
+        "Training uses only this batch. The environment is used only for evaluation.\n"
     )
     (name, config), *others = configs.items()
     with trained_beside([name for name, _ in others], directory, schedule, batch):
@@ -116,7 +116,9 @@ def trained_beside(
                 time.sleep(0.1)
             if process.returncode != 0:
                 log = directory / f"{name}.txt"
-                raise BCQError(f"training {name} failed; {log} ends with: {last_line(log)}")
+                raise BCQError(
+                    f"training {name} failed; the last line of {log} is: {last_line(log)}"
+                )
     finally:
         for process in started.values():
             process.terminate()
@@ -128,13 +130,13 @@ def print_table(dataset: Dataset, runs: Sequence[Run]) -> None:
     """Returns of the batch, of each evaluation and of the last three together."""
     evaluations = [returns_by_step(run) for run in runs]
     names = [run.config["algorithm"].upper() for run in runs]
-    print("\n" + f"{'return ± std of an episode':<28}" + "".join(f"{n:>16}" for n in names))
+    print("\n" + f"{'return per episode ± std':<28}" + "".join(f"{n:>16}" for n in names))
     for step in evaluations[0]:
         cells = "".join(cell(returns[step]) for returns in evaluations)
         print(f"{f'{step:,} updates':<28}{cells}")
     last = list(evaluations[0])[-3:]
     cells = "".join(cell(np.concatenate([returns[s] for s in last])) for returns in evaluations)
-    print(f"{f'the last {len(last)} together':<28}{cells}")
+    print(f"{f'last {len(last)} evaluations':<28}{cells}")
     print(f"{'the batch':<28}{cell(dataset.episode_returns)}\n")
 
 

@@ -116,7 +116,7 @@ def smoke() -> Preset:
     plan = replace(plan, evaluate_every=100, true_value_every=100)
     four, imitation = alike([HOPPER], RECIPES, plan), replace(plan, task="imitation")
     return Preset(
-        says="a few minutes: every part once, far too short to learn anything",
+        says="a few minutes: every part once; far too short to learn anything",
         plans={
             "extrapolation": four[:3],
             "results": four,
@@ -184,7 +184,7 @@ def standard() -> Preset:
     last = replace(hopper, trials=2, part=4)
     imitation = replace(last, task="imitation", updates=30_000)
     return Preset(
-        says="some 35 core-hours on an AVX2 machine: three environments on demonstrations, Hopper "
+        says="about 35 core-hours on an AVX2 machine: three environments on demonstrations, Hopper "
         "on the rest, two or three trials, 20,000 to 300,000 updates instead of a million",
         plans={
             "extrapolation": extrapolation,
@@ -210,8 +210,8 @@ def paper() -> Preset:
     ]
     imitation = alike(MUJOCO, ["imitation"], plan)
     return Preset(
-        says="the paper's own scale: a million steps, five trials, three environments, experts "
-        "chosen 5 of 15; about two months on two cores",
+        says="the scale of the paper: a million steps, five trials, three environments, the best 5 "
+        "of 15 experts; about two months on two cores",
         plans={
             "extrapolation": four[:-3],
             "results": four,

@@ -36,7 +36,7 @@ def reproduce(
         lines = [f"  {out / 'jobs' / name}: {line}" for name, line in outcome.failed.items()]
         raise BCQError(
             f"{len(outcome.failed)} jobs failed, {len(outcome.skipped)} that need them were "
-            "skipped; the same command tries them again\n" + "\n".join(lines)
+            "skipped; run the same command to try them again\n" + "\n".join(lines)
         )
 
 
@@ -53,8 +53,8 @@ def read_results(out: Path) -> tuple[list[Record], Row | None]:
     path = out / "runs.jsonl"
     if not path.exists():
         raise InputError(
-            f"{out}: holds no results (there is no runs.jsonl); run `bcq reproduce` first, or name "
-            "the folder of results with --out"
+            f"{out}: does not contain results (runs.jsonl is missing); run `bcq reproduce` first, "
+            "or give the folder of the results with --out"
         )
     theory = out / "theory.json"
     return read_records(path), read_json(theory) if theory.exists() else None
@@ -70,7 +70,7 @@ def show(out: Path) -> None:
     print(f"\n{verdicts.as_text(found)}\n")
     counts = Counter(verdict.verdict for verdict in found)
     print(", ".join(f"{kind}: {counts[kind]}" for kind in VERDICTS))
-    print(f"{len(records)} runs in {out / 'runs.jsonl'}; {len(pictures)} figures beside it")
+    print(f"{len(records)} runs in {out / 'runs.jsonl'}; {len(pictures)} figures are next to it")
 
 
 def dry_run(
@@ -91,5 +91,5 @@ def dry_run(
     print(
         f"\n{preset}: {PRESETS[preset].says}\n{len(jobs)} jobs in {', '.join(environments_used)}: "
         f"about {words(total)} on {len(workers)} cores, at most {size / 1e9:.1f} GB in {out}. "
-        "Evaluations are taken to last to their time limit."
+        "The estimate assumes that every evaluation episode lasts to its time limit."
     )

@@ -31,13 +31,15 @@ def with_arrays(skeleton: Learner, arrays: dict[str, np.ndarray], source: Path) 
     names = names_of(skeleton)
     strangers = sorted(set(names) ^ set(arrays))
     if strangers:
-        raise InputError(f"{source}: is of another learner (array {strangers[0]} does not match)")
+        raise InputError(
+            f"{source}: belongs to a different learner (array {strangers[0]} does not match)"
+        )
     for name, expected in zip(names, leaves, strict=True):
         found = arrays[name]
         if (found.shape, found.dtype) != (expected.shape, expected.dtype):
             raise InputError(
-                f"{source}: is of another learner (array {name} is {found.dtype}{found.shape}, "
-                f"not {expected.dtype}{expected.shape})"
+                f"{source}: belongs to a different learner (array {name} is "
+                f"{found.dtype}{found.shape}, not {expected.dtype}{expected.shape})"
             )
     learner: Learner = jax.tree.unflatten(structure, [jnp.asarray(arrays[name]) for name in names])
     return learner

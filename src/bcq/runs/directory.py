@@ -62,8 +62,8 @@ class Run:
         """A new run; a folder that already holds one is refused."""
         if (directory / "config.json").exists():
             raise InputError(
-                f"{directory} already holds a run; add --resume to continue it, "
-                "or name another folder with --out"
+                f"{directory} already contains a run; add --resume to continue it, "
+                "or give another folder with --out"
             )
         make_directory(directory)
         config = {"format": FORMAT, **config}
@@ -77,10 +77,10 @@ class Run:
         directory = Path(directory)
         path = directory / "config.json"
         if not path.exists():
-            raise InputError(f"{directory}: holds no run (there is no config.json)")
+            raise InputError(f"{directory}: does not contain a run (config.json is missing)")
         config = read_json(path)
         if config.get("format") != FORMAT:
-            raise InputError(f"{path}: is not of this version's format ({FORMAT})")
+            raise InputError(f"{path}: does not have the format of this version ({FORMAT})")
         for place, kinds in CONFIG.items():
             value: Any = config
             for key in place.split("."):
@@ -110,7 +110,7 @@ class Run:
         except (KeyError, TypeError, InputError) as error:
             raise InputError(
                 f"{self.directory / 'config.json'}: algorithm {name!r} with these settings is "
-                f"not known to this version: {error}"
+                f"unknown to this version: {error}"
             ) from error
 
     @property
@@ -220,7 +220,7 @@ class Run:
         older = pointer.get("older", [])
         for one in (*(older if isinstance(older, list) else [older]), pointer):
             if not isinstance(one, dict) or not isinstance(one.get("sha256"), str):
-                raise InputError(f"{path}: is damaged (there is no SHA-256 in {one!r})")
+                raise InputError(f"{path}: is damaged ({one!r} has no SHA-256)")
             step = one.get("step")
             if not isinstance(step, int) or one.get("file") != entry(step, "")["file"]:
                 raise InputError(
@@ -237,7 +237,7 @@ class Run:
         """Takes over how many updates the run is to reach, and what it keeps."""
         done, steps = self.checkpoint_step() or 0, schedule["steps"]
         if done > steps:
-            raise InputError(f"{self.directory}: is already at update {done}, beyond {steps}")
+            raise InputError(f"{self.directory}: is already at update {done}, more than {steps}")
         if self.config["schedule"] != schedule:
             self.config["schedule"] = schedule
             self.write_config()
@@ -251,7 +251,7 @@ class Run:
             step = max(known)
         if step not in known:
             kept = ", ".join(map(str, known))
-            raise InputError(f"{self.directory}: update {step} was not kept; there is {kept}")
+            raise InputError(f"{self.directory}: update {step} was not kept; available: {kept}")
         pointer = known[step]
         path = self.directory / pointer["file"]
         require_regular(path)
@@ -261,8 +261,8 @@ class Run:
             raise InputError(f"{path}: cannot be read: {error.strerror}") from error
         if hashlib.sha256(content).hexdigest() != pointer["sha256"]:
             raise InputError(
-                f"{path}: is damaged (its SHA-256 is not the one in checkpoint.json); "
-                "restore both files or train anew"
+                f"{path}: is damaged (its SHA-256 differs from checkpoint.json); "
+                "restore both files or train again"
             )
         try:
             arrays = safetensors.numpy.load(content)
@@ -279,7 +279,7 @@ class Run:
             )
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise InputError(
-                f"{self.directory / 'config.json'}: no learner can be made from these settings: "
+                f"{self.directory / 'config.json'}: these settings do not define a learner: "
                 f"{' '.join(str(error).split()):.200}"
             ) from error
         return shapes
@@ -322,4 +322,4 @@ def last_step(log: Path) -> int:
     try:
         return int(json.loads(lines[-1])["step"]) if lines else 0
     except (ValueError, LookupError, TypeError) as error:
-        raise InputError(f"{log}: its last row is damaged: {error!r}") from error
+        raise InputError(f"{log}: the last row is damaged: {error!r}") from error

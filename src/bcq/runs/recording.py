@@ -40,27 +40,28 @@ MAY_CHANGE = ("schedule.steps", "schedule.keep")  # of a run that is resumed
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """How long a run is and what happens along the way, as in the paper unless changed."""
+    """Length of a run, evaluations and checkpoints; the defaults are those of the paper."""
 
     steps: int = 1_000_000
-    """updates to train for"""
+    """number of updates"""
     seed: int = 0
-    """seed of everything random: first weights, minibatches, noise, evaluation"""
+    """seed of all random numbers: initial weights, minibatches, noise, evaluation"""
     env: str | None = None
-    """Gymnasium environment to evaluate in; training itself needs none"""
+    """Gymnasium environment for evaluation; training itself needs none"""
     evaluate_every: int = 5_000
-    """updates between two evaluations (a multiple of 100)"""
+    """number of updates between two evaluations (a multiple of 100)"""
     evaluate_episodes: int = 10
-    """episodes in an evaluation"""
+    """number of episodes per evaluation"""
     checkpoint_every: int = 5_000
-    """updates between two checkpoints (a multiple of 100)"""
+    """number of updates between two checkpoints (a multiple of 100)"""
     keep: Keep = 1
-    """checkpoints to keep, the newest ones"""
+    """number of checkpoints to keep (the newest)"""
     true_value_every: int | None = None
-    """updates between two measurements of true values in the environment (a multiple of 100)"""
+    """number of updates between two measurements of true values (a multiple of 100; needs --env)"""
     concurrent: bool = False
-    """replay a buffer in the order it was logged, one update a row: after each episode, as many
-    as it has rows, from the rows so far (the paper's concurrent task; to the last episode's end)"""
+    """replay the batch as a growing buffer (the concurrent task of the paper):
+    after each episode, one update per row of it, on all rows so far;
+    the run ends with the last complete episode"""
 
     def __post_init__(self) -> None:
         check_settings(
@@ -71,9 +72,9 @@ class Schedule:
         require_keep(self.keep)
         for name in ("evaluate_every", "checkpoint_every", "true_value_every"):
             if (every := getattr(self, name)) is not None and (every < 1 or every % CHUNK):
-                raise InputError(f"{name}: {every} is not a multiple of {CHUNK}")
+                raise InputError(f"{name}: {every} is not a positive multiple of {CHUNK}")
         if self.true_value_every is not None and self.env is None:
-            raise InputError("true_value_every: needs --env, to measure in")
+            raise InputError("true_value_every: needs an environment; give it with --env")
 
 
 def train_run(
@@ -99,7 +100,7 @@ def train_run(
                 continue_run(run, config, schedule, dataset)
         except InterruptionError as error:
             again = "the same command" if resume else "the same command with --resume"
-            raise InterruptionError(f"{error}; {again} goes on from there") from error
+            raise InterruptionError(f"{error}; run {again} to continue") from error
     return run
 
 
@@ -115,7 +116,7 @@ def continue_run(run: Run, config: AlgorithmConfig, schedule: Schedule, dataset:
         if checkpoint is None:
             evaluate_into(run, *start, schedule, bar)
             if interruption.requested():
-                raise InterruptionError(f"no update was made yet in {run.directory}")
+                raise InterruptionError(f"{run.directory} has no update yet")
         clock = time.perf_counter()
         for step, learner, metrics in train(
             config,
@@ -132,9 +133,9 @@ def continue_run(run: Run, config: AlgorithmConfig, schedule: Schedule, dataset:
             if abs(metrics.get("target_mean", 0.0)) > alarm:
                 alarm = math.inf  # said once
                 progress.say(
-                    f"warning: the value target averages {metrics['target_mean']:.4g} at update "
-                    f"{step}; no policy could earn more than {ceiling:.4g} from these rewards. "
-                    "The value estimate is running away; training goes on."
+                    f"warning: the mean value target is {metrics['target_mean']:.4g} at update "
+                    f"{step}; the highest possible value with these rewards is {ceiling:.4g}. "
+                    "The value estimate diverges; training continues."
                 )
             last = step == schedule.steps
             if schedule.true_value_every and (last or step % schedule.true_value_every == 0):
@@ -193,8 +194,8 @@ def open_run(directory: Path, settings: Row, *, resume: bool) -> Run:
         for name in sorted(before.keys() | now.keys()):
             if name not in MAY_CHANGE and before.get(name) != now.get(name):
                 raise InputError(
-                    f"{directory}: was begun with {name} = {before.get(name)}, not "
-                    f"{now.get(name)}; resume with the same settings, or start anew elsewhere"
+                    f"{directory}: was started with {name} = {before.get(name)}, not "
+                    f"{now.get(name)}; resume with the same settings, or use another folder"
                 )
     run.load()  # what cannot be continued is refused before anything is written
     run.extend(settings["schedule"])
@@ -223,8 +224,8 @@ def note_continuation(run: Run, settings: Row) -> None:
         run.config["continuations"] = [*continuations, {"step": step, **now}]
         run.write_config()
         progress.say(
-            f"warning: {run.directory}: goes on with {'; '.join(changed)}: the numbers may differ "
-            "from those of a run never interrupted, and config.json says so"
+            f"warning: {run.directory}: continues with {'; '.join(changed)}: the numbers may "
+            "differ from those of an uninterrupted run; config.json records the change"
         )
 
 
@@ -312,10 +313,10 @@ def stop_if_not_finite(run: Run, step: int, learner: Algorithm, metrics: dict[st
     if broken is not None:
         run.note_divergence(step, broken)
         kept = run.checkpoint_step()
-        rest = "no checkpoint had been written" if kept is None else f"update {kept} is kept"
+        rest = "no checkpoint was written" if kept is None else f"update {kept} is kept"
         raise DivergenceError(
             f"{run.directory}: {broken} is {metrics.get(broken, 'not finite')} by update {step}; "
             f"{rest}. "
-            "Rewards of a large scale or a large learning rate are the usual causes: divide the "
-            "rewards, or lower the learning rate"
+            "The usual causes are large rewards or a large learning rate: divide the rewards, or "
+            "lower the learning rate"
         )

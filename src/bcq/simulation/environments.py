@@ -59,7 +59,7 @@ class Checked(
         except Exception as error:
             raise InputError(f"environment {self.name}: step failed: {in_words(error)}") from error
         if not finite:
-            raise InputError(f"environment {self.name}: step gave a reward of {reward}")
+            raise InputError(f"environment {self.name}: step returned a reward of {reward}")
         self.require_numbers(observation, "step")
         return observation, reward, terminated, truncated, info
 
@@ -69,11 +69,11 @@ class Checked(
         expected = self.observation_space.shape
         if values.dtype.kind not in NUMBERS or values.shape != expected:
             raise InputError(
-                f"environment {self.name}: {place} gave an observation of {values.dtype} and "
+                f"environment {self.name}: {place} returned an observation of {values.dtype} and "
                 f"shape {values.shape}, not {expected}"
             )
         if not np.isfinite(values).all():
-            raise InputError(f"environment {self.name}: {place} gave an observation not finite")
+            raise InputError(f"environment {self.name}: {place} returned a non-finite observation")
 
 
 def make(name: str, *, time_limit: bool = True) -> Environment:
@@ -84,7 +84,7 @@ def make(name: str, *, time_limit: bool = True) -> Environment:
     except (gymnasium.error.Error, ImportError) as error:
         raise InputError(f"environment {name}: {error}") from error
     except Exception as error:  # code of others: whatever it raises
-        raise InputError(f"environment {name}: cannot be made: {in_words(error)}") from error
+        raise InputError(f"environment {name}: cannot be created: {in_words(error)}") from error
     observations, actions = environment.observation_space, environment.action_space
     for kind, space in (("observations", observations), ("actions", actions)):
         if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
@@ -104,8 +104,8 @@ def make_for(name: str, task: TaskSpec, *, time_limit: bool = True) -> Environme
     ):
         if ours != theirs:
             raise InputError(
-                f"environment {name}: its {kind} have {theirs} numbers but the data's have {ours}; "
-                "give the environment that the data came from"
+                f"environment {name}: its {kind} have {theirs} numbers, those of the data {ours}; "
+                "give the environment of the data"
             )
     return environment
 
@@ -144,7 +144,7 @@ def require_registered(name: str) -> None:
     """Refuses a name out of a file that Gymnasium would have to import a module for."""
     if name not in gymnasium.registry:
         raise InputError(
-            f"environment {name}: is named by a file and is not known here; give it with --env"
+            f"environment {name}: is named in a file but not registered; give it with --env"
         )
 
 
@@ -183,7 +183,7 @@ def state_from_observation(environment: Environment, observation: Floats) -> Sim
         case "HalfCheetah" | "Hopper" | "Walker2d" as name:
             joints = {"HalfCheetah": 8, "Hopper": 5, "Walker2d": 8}[name]
             if name != "HalfCheetah" and (np.abs(values[joints:]) >= VELOCITY_CLIP).any():
-                raise InputError(f"a velocity is at {name}'s clip of {VELOCITY_CLIP:g}")
+                raise InputError(f"a velocity is clipped by {name} at {VELOCITY_CLIP:g}")
             return SimulatorState(np.append(0.0, values[:joints]), values[joints:])
         case "Reacher":
             angles = np.arctan2(values[2:4], values[:2])
@@ -192,4 +192,4 @@ def state_from_observation(environment: Environment, observation: Floats) -> Sim
             )
         case "Pendulum":
             return SimulatorState(np.arctan2(values[1:2], values[:1]), values[2:3])
-    raise InputError("its state cannot be rebuilt from observations")
+    raise InputError("the state cannot be computed from observations")

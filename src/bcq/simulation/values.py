@@ -32,7 +32,7 @@ from bcq.training.policy import Policy
 PAIRS = 100  # state-action pairs of the batch whose truth is measured
 HORIZON = 1_000  # steps from a pair: 0.99^1000 = 4e-5
 RESAMPLES = 2_000  # of the bootstrap
-NO_VALUE = "true values: this algorithm has no value function to compare them with"
+NO_VALUE = "true values: this algorithm has no value function to compare with"
 
 Numbers = NDArray[np.float64]
 
@@ -216,21 +216,23 @@ def state_at(dataset: Dataset, environment: Environment, row: int) -> SimulatorS
     """The simulator's state before a logged step: stored, or rebuilt from the observation."""
     present = simulator_state(environment)
     if present is None:
-        raise InputError("true values: this environment's simulator cannot be set to a state")
+        raise InputError(
+            "true values: the simulator of this environment cannot be set to a stored state"
+        )
     if dataset.qpos is None or dataset.qvel is None:
         try:
             return state_from_observation(environment, dataset.observations[row])
         except InputError as error:
             raise InputError(
-                f"true values: the batch holds no simulator states, and in row {row} {error}; "
-                "collect it with `bcq collect`, which stores them"
+                f"true values: the batch has no simulator states, and in row {row} {error}; "
+                "collect the batch with `bcq collect`, which stores them"
             ) from error
     stored = SimulatorState(dataset.qpos[row], dataset.qvel[row])
     if [part.shape for part in stored] != [part.shape for part in present]:
         raise InputError(
-            f"true values: the batch's simulator states have {len(stored.qpos)} positions and "
-            f"{len(stored.qvel)} velocities, the environment's {len(present.qpos)} and "
-            f"{len(present.qvel)}; give the environment that the data came from"
+            f"true values: the simulator states of the batch have {len(stored.qpos)} positions and "
+            f"{len(stored.qvel)} velocities, those of the environment {len(present.qpos)} and "
+            f"{len(present.qvel)}; give the environment of the data"
         )
     return stored
 

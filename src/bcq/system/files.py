@@ -14,9 +14,9 @@ from bcq.system.errors import InputError
 def require_regular(path: Path) -> None:
     """Refuses what is there and no regular file: a pipe would be waited for, a device never end."""
     if path.is_dir():
-        raise InputError(f"{path}: is a folder; name a file")
+        raise InputError(f"{path}: is a folder; give a file")
     if path.exists() and not path.is_file():
-        raise InputError(f"{path}: is a pipe, a socket or a device; name a regular file")
+        raise InputError(f"{path}: is a pipe, a socket or a device; give a regular file")
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def last_line(path: Path) -> str:
     """The last thing that a process wrote to its log, or that it wrote nothing."""
     text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
     lines = [line for line in text.replace("\r", "\n").split("\n") if line.strip()]
-    return lines[-1] if lines else "it ended without a word"
+    return lines[-1] if lines else "it ended without output"
 
 
 def make_directory(path: Path) -> None:
@@ -83,7 +83,8 @@ def locked(directory: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise InputError(f"{directory}: another process is writing this run") from error
+            words = "another process is writing to this folder; wait until it has finished"
+            raise InputError(f"{directory}: {words}") from error
         yield
 
 
@@ -100,5 +101,5 @@ def read_json(path: Path) -> Row:
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):
-        raise InputError(f"{path}: must hold a JSON object")
+        raise InputError(f"{path}: must contain a JSON object")
     return content

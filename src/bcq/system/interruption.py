@@ -16,8 +16,8 @@ from bcq.system.errors import InterruptionError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 GRACE = 1.0  # seconds to clean up in, after the second signal
-ACKNOWLEDGED = "stopping after what is under way; once more stops at once"
-AT_ONCE = "stopped at once; what was saved before is kept"
+ACKNOWLEDGED = "stopping after the current unit of work; interrupt again to stop immediately"
+AT_ONCE = "stopped immediately; everything saved before is kept"
 
 watching = False
 arrived: list[int] = []  # signals, in order

@@ -42,7 +42,7 @@ class TabularBatch:
         for name, limit in limits:
             values = getattr(self, name)
             if values.dtype.kind not in "iu":
-                raise InputError(f"{name}: holds {values.dtype}, not whole numbers")
+                raise InputError(f"{name}: contains {values.dtype}, not integers")
             if values.shape != self.rewards.shape:
                 raise InputError(f"{name}: has shape {values.shape}, not {self.rewards.shape}")
             wrong = np.flatnonzero((values < 0) | (values >= limit))
@@ -56,7 +56,7 @@ class TabularBatch:
         if self.terminal[self.states].any():
             row = int(np.argmax(self.terminal[self.states]))
             raise InputError(
-                f"states, tuple {row}: {self.states[row]} is terminal; nothing follows"
+                f"states, tuple {row}: {self.states[row]} is terminal; a tuple cannot start there"
             )
 
     def __len__(self) -> int:
@@ -114,7 +114,9 @@ def collect(
             if mdp.terminal[state]:
                 break
             if not policy[state].any():
-                raise InputError(f"policy: is undefined at state {state}, which it reaches")
+                raise InputError(
+                    f"policy: is undefined at state {state}, which it reaches; define it there"
+                )
             action = int(random.choice(mdp.num_actions, p=policy[state]))
             following = int(random.choice(mdp.num_states, p=mdp.transitions[state, action]))
             tuples.append((state, action, following))
@@ -127,7 +129,7 @@ def complete_batch(mdp: FiniteMDP, copies: int) -> TabularBatch:
     exact = mdp.transitions * copies * ~mdp.terminal[:, None, None]
     counts = np.rint(exact).astype(np.int64)
     if np.abs(counts - exact).max() > 1e-9:
-        raise InputError(f"copies: {copies} tuples of a pair cannot match its probabilities")
+        raise InputError(f"copies: {copies} tuples per pair cannot match its probabilities")
     return batch_of(mdp, *np.repeat(np.argwhere(counts), counts[counts > 0], axis=0).T)
 
 
@@ -167,8 +169,8 @@ def require_coherent(batch: TabularBatch) -> None:
         )
         more = f" and {len(offending) - 3} more" if len(offending) > 3 else ""
         raise InputError(
-            f"the batch is not coherent: nothing follows the tuples (s, a, s') {first}{more}; "
-            "remove such dead ends with coherent_part"
+            f"the batch is not coherent: no tuple starts at the s' of (s, a, s') {first}{more}; "
+            "remove these dead ends with coherent_part"
         )
 
 

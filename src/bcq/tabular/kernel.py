@@ -95,8 +95,8 @@ class KernelBasedRL:
         if not (mass > 0).all():
             row = int(np.argmin(mass[:, 0] > 0))
             raise InputError(
-                f"no transition by action {action} has weight at state {states[row].tolist()}; "
-                "widen the bandwidth"
+                f"no transition with action {action} has weight at state {states[row].tolist()}; "
+                "increase the bandwidth"
             )
         return similarity / mass
 
@@ -111,7 +111,7 @@ class KernelBasedRL:
         if dead_ends.any():
             row = int(np.argmax(dead_ends))
             raise InputError(
-                f"tuple {row}: no action is logged at its s' {batch.next_states[row].tolist()}"
+                f"tuple {row}: no action is logged at s' = {batch.next_states[row].tolist()}"
             )
         averages = np.zeros((self.num_actions, len(batch.rewards), len(batch.rewards)))
         for action in range(self.num_actions):

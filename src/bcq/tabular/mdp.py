@@ -37,7 +37,7 @@ class FiniteMDP:
 
     def __post_init__(self) -> None:
         if self.transitions.ndim != 3:
-            raise InputError("transitions: needs three axes, (states, actions, states)")
+            raise InputError("transitions: must have three axes, (states, actions, states)")
         states, actions = self.transitions.shape[:2]
         shapes = {
             "transitions": (states, actions, states),
@@ -54,7 +54,7 @@ class FiniteMDP:
             wrong = np.argwhere(np.abs(sums - 1) > 1e-9)
             if len(wrong) or (getattr(self, name) < 0).any():
                 where = f" at {tuple(wrong[0].tolist())}" if len(wrong) else ""
-                raise InputError(f"{name}: is no distribution{where}; each must sum to 1")
+                raise InputError(f"{name}: is not a distribution{where}; each must sum to 1")
 
     @property
     def num_states(self) -> int:
@@ -96,7 +96,7 @@ def require_policy(mdp: FiniteMDP, policy: Floats) -> None:
     sums = policy.sum(axis=1)
     right = (policy >= 0).all(axis=1) & ((np.abs(sums - 1) <= 1e-9) | (sums == 0))
     if not right.all():
-        raise InputError(f"policy: is no distribution at state {int(np.argmin(right))}")
+        raise InputError(f"policy: is not a distribution at state {int(np.argmin(right))}")
 
 
 def evaluate_policy(mdp: FiniteMDP, policy: Floats) -> Floats:

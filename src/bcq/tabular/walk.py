@@ -56,17 +56,17 @@ def kernel_counterexample() -> bool:
     q, actions, chosen = result.kernel_q, result.kernel_actions, result.bcql_actions
     true = result.true_values
     print(
-        "Figure 6: two states, two actions; the batch is the optimal policy's own two tuples\n"
-        f"  gamma = {result.discount}: the truth on the batch is Q(s0,a1) = 1/(1-gamma^2) = "
+        "Figure 6: two states, two actions; the batch is the two tuples of the optimal policy\n"
+        f"  gamma = {result.discount}: the true values on the batch are Q(s0,a1) = 1/(1-gamma^2) = "
         f"{true[0]:.4f}, Q(s1,a0) = {true[1]:.4f}\n"
         f"  KBRL   Q(s0,.) = {q[0].round(4)}  Q(s1,.) = {q[1].round(4)}\n"
         f"         it takes a{actions[0]} in s0 and a{actions[1]} in s1: "
-        f"a{actions[1]} was never seen in s1, and keeps it there for nothing\n"
+        f"a{actions[1]} is not in the batch at s1; it stays there without reward\n"
         f"  BCQL   Q(s0,a1) = {result.bcql_q[0, 1]:.4f}  Q(s1,a0) = {result.bcql_q[1, 0]:.4f}\n"
         f"         it takes a{chosen[0]} in s0 and a{chosen[1]} in s1: the optimal policy\n"
         f"  {'holds' if stands else 'FAILS'} at gamma = {', '.join(map(str, DISCOUNTS))}; "
         f"KBRL is off Eq. 21 by at most {largest(*(r.kernel_values_off_by for r in results)):.0e}, "
-        f"BCQL off the truth by {largest(*(r.bcql_values_off_by for r in results)):.0e}"
+        f"BCQL is off the truth by {largest(*(r.bcql_values_off_by for r in results)):.0e}"
     )
     return stands
 
@@ -76,9 +76,9 @@ def describe_grid(grid: Grid) -> None:
     seen = int(grid.batch.pairs.sum())
     pairs = 4 * (int(grid.free.sum()) - 1)
     print(
-        f"\nA grid where each step costs 1; {len(grid.batch)} logged steps in 3 episodes, "
+        f"\nA grid in which each step costs 1; {len(grid.batch)} logged steps in 3 episodes, "
         f"{seen} of {pairs} pairs seen, Q0 = 0\n"
-        f"  {'from the start':<22}{'believed':>10}{'truly earned':>14}"
+        f"  {'value of the start':<22}{'estimate':>10}{'true value':>14}"
     )
     for name, label in (
         ("truth", "optimal policy"),
@@ -86,17 +86,17 @@ def describe_grid(grid: Grid) -> None:
         ("BCQL", "BCQL on B"),
     ):
         print(f"  {label:<22}{grid.believed(name)[0]:>10.2f}{grid.worth[name][0]:>14.2f}")
-    print("  Q-learning believes in actions it has never seen; BCQL earns what it believes.")
+    print("  Q-learning overestimates actions that are not in the batch; BCQL's estimate is true.")
 
 
 def describe_causes(causes: dict[str, tuple[Floats, Floats]]) -> None:
     """One line a cause, from its worst case to its best."""
     words = {
         "absent data": ("of the pairs in the batch", "{:.0%}"),
-        "model bias": ("tuples of each pair (Eq. 4)", "{:.0f}"),
-        "training mismatch": ("of the data is the policy's own (Eq. 5)", "{:.0%}"),
+        "model bias": ("tuples per pair (Eq. 4)", "{:.0f}"),
+        "training mismatch": ("of the data from the policy itself (Eq. 5)", "{:.0%}"),
     }
-    print("\nWhat extrapolation error comes from (Section 3; total error, Eq. 9)")
+    print("\nCauses of extrapolation error (Section 3; total error, Eq. 9)")
     for name, (amounts, errors) in causes.items():
         text, form = words[name]
         first, last = (form.format(amounts[i]) for i in (0, -1))
@@ -105,7 +105,7 @@ def describe_causes(causes: dict[str, tuple[Floats, Floats]]) -> None:
 
 def check_statements(seed: int) -> bool:
     """The table, statement by statement."""
-    print("\nStatement by statement, on random MDPs")
+    print("\nStatements, checked on random MDPs")
     rows, held = [], True
     total = sum(statement.cases for statement in STATEMENTS)
     with Progress("checking", total, "MDP") as bar:

@@ -115,8 +115,8 @@ def growing_windows(dataset: Dataset, steps: int) -> Array:
     allowed = concurrent_updates(dataset)
     if steps > allowed:
         raise InputError(
-            f"steps: {steps} is more than {allowed}, one update for each row of the batch's "
-            "complete episodes; a concurrent run ends there"
+            f"steps: {steps} is more than {allowed}; a concurrent run has one update per row of "
+            "the complete episodes of the batch"
         )
     starts, stops = dataset.episodes.T
     return jnp.asarray(np.repeat(stops, stops - starts)[:allowed])

@@ -43,7 +43,7 @@ class Policy:
         if observations.ndim != 2 or observations.shape[1] != self.task.observation_size:
             raise InputError(
                 f"observations have shape {observations.shape}; "
-                f"this policy takes (rows, {self.task.observation_size})"
+                f"this policy needs (rows, {self.task.observation_size})"
             )
         count = len(observations)
         numbers = np.arange(count) if rows is None else np.asarray(rows)

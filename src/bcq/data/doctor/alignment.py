@@ -41,10 +41,10 @@ def mismatch(wrong: NDArray[np.int64]) -> Finding:
     return Finding(
         "next-mismatch",
         "next_observations",
-        f"{len(wrong)} rows lead elsewhere than to the next row's observation, within an episode",
-        "check how rows were joined; where rows are missing or an end is not marked, cut the "
-        "episode there",
-        "a wrong successor teaches a wrong value; an unmarked end hides where episodes stop",
+        f"{len(wrong)} rows within episodes differ from the observation of the next row",
+        "check how the rows were joined; cut the episode where rows are missing or an end is not "
+        "marked",
+        "a wrong next observation leads to a wrong value; an unmarked end joins two episodes",
         wrong,
         "warning",
     )
@@ -56,10 +56,10 @@ def shifted(field: str, offset: str, rows: NDArray[np.int64]) -> Finding:
     return Finding(
         "growing-shift" if grows else "shift",
         field,
-        f"is {offset} off its observations",
-        "store T+1 observations an episode as T pairs" if grows else "move it back by that row",
-        "observations, actions and ends of one row are of different steps: what is learned is "
-        "meaningless",
+        f"is shifted by {offset} against the observations",
+        "store T+1 observations per episode as T pairs" if grows else "shift it back by one row",
+        "observations, actions and ends of one row belong to different steps, so training on them "
+        "is meaningless",
         rows,
         "warning",
     )
@@ -73,8 +73,8 @@ def successor_offset(batch: Evidence) -> str | None:
     for offset, words in (
         (np.full(len(batch), -1), "one row"),
         (np.full(len(batch), 1), "one row"),
-        (episode, "one row more with every episode"),
-        (-episode, "one row more with every episode"),
+        (episode, "one more row with every episode"),
+        (-episode, "one more row with every episode"),
     ):
         place = batch.rows + 1 + offset
         rows = batch.rows[(place >= 0) & (place <= last)]
@@ -98,10 +98,10 @@ def end_offset(batch: Evidence, breaks: NDArray[np.float64], *, certain: bool) -
     for offset, words in (
         (np.full(len(ends), -1), "one row"),
         (np.full(len(ends), 1), "one row"),
-        (episode + 1, "one row more with every episode"),
-        (episode, "one row more with every episode"),
-        (-episode - 1, "one row more with every episode"),
-        (-episode, "one row more with every episode"),
+        (episode + 1, "one more row with every episode"),
+        (episode, "one more row with every episode"),
+        (-episode - 1, "one more row with every episode"),
+        (-episode, "one more row with every episode"),
     ):
         places = ends + offset
         places = places[(places >= 0) & (places < len(breaks))]
@@ -146,9 +146,9 @@ def late_by_one(field: str, batch: Evidence) -> Finding:
     return Finding(
         "delayed-rewards" if field == "rewards" else "shifted-actions",
         field,
-        "fit the row before, or after, far better than their own",
-        "move them by one row within each episode",
-        "what is learned credits the wrong actions",
+        "fit the previous or the next row much better than their own",
+        "shift them by one row within each episode",
+        "training would credit the wrong actions",
         batch.rows,
         "warning",
     )

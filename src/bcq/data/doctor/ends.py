@@ -24,10 +24,10 @@ def both_flags(batch: Evidence) -> Iterator[Finding]:
         "both-flags",
         "truncated",
         f"{len(both)} rows are both terminated and truncated; they count as terminated",
-        "nothing to do"
+        "no action needed"
         if at_limit.all()
-        else "set the time-out only where a limit cut the episode",
-        "a terminal has no future value, a time-out has",
+        else "mark a time-out only where a limit cut the episode",
+        "a terminal has no future value; a time-out has one",
         both,
         "note" if at_limit.all() else "warning",
     )
@@ -46,9 +46,9 @@ def disguised_limit(batch: Evidence) -> Iterator[Finding]:
             "disguised-time-limit",
             "terminated",
             f"{at_longest.sum()} of {len(batch.lengths)} episodes terminate after exactly "
-            f"{longest} steps, and none is longer",
-            "store these ends as time-outs, unless the task really ends then",
-            "a time limit taken for a terminal says that the future there is worth nothing",
+            f"{longest} steps, and no episode is longer",
+            "store these ends as time-outs, unless the task itself ends there",
+            "a time limit stored as a terminal gives the future after it a value of zero",
             batch.ends[at_longest],
             "warning",
         )
@@ -60,9 +60,9 @@ def no_end(batch: Evidence) -> Iterator[Finding]:
         yield Finding(
             "no-end",
             "terminated",
-            "no row ends an episode",
+            "no row is marked as the end of an episode",
             "mark terminals and time-outs, if there were any",
-            "without ends, rows of different episodes may be taken for neighbours",
+            "without ends, rows of different episodes can look like consecutive steps",
             batch.rows,
             "warning" if len(batch) > LONGEST_LIMIT else "note",
         )
@@ -71,8 +71,8 @@ def no_end(batch: Evidence) -> Iterator[Finding]:
             "unfinished-tail",
             "terminated",
             "the last episode is unfinished",
-            "nothing to do",
-            "its return is not counted; its rows are learned from",
+            "no action needed",
+            "its return is not counted; its rows are used for training",
             batch.rows[batch.ends[-1] + 1 :],
             "note",
         )
@@ -87,8 +87,8 @@ def short_episodes(batch: Evidence) -> Iterator[Finding]:
             "flags-inverted",
             "terminated",
             f"{len(batch.ends)} of {len(batch)} rows end an episode",
-            "check that 1 marks an end; some logs store a mask of what goes on",
-            "an end has no future value: every row would be worth its reward alone",
+            "check that 1 marks an end; in some logs, 1 means that the episode continues",
+            "an end has no future value, so the value of every row would be only its reward",
             batch.ends,
             "warning",
         )
@@ -97,8 +97,8 @@ def short_episodes(batch: Evidence) -> Iterator[Finding]:
             "one-step-episode",
             "terminated",
             f"{len(single)} episodes have one step",
-            "nothing to do, if they are real",
-            "logs that mark an end twice look like this too",
+            "no action needed if they are real",
+            "a log that marks each end twice also looks like this",
             single,
             "note",
         )
@@ -121,7 +121,7 @@ def duplicated_episodes(batch: Evidence) -> Iterator[Finding]:
             "episodes",
             f"{len(copies)} episodes are exact copies of earlier ones",
             "remove the copies",
-            "a log read twice counts twice, and hides how little data there is",
+            "copied data counts twice and hides how little data there is",
             np.concatenate(copies),
             "warning",
         )
@@ -133,9 +133,9 @@ def small_set(batch: Evidence) -> Iterator[Finding]:
         yield Finding(
             "few-transitions",
             "rows",
-            f"{len(batch)} transitions are few",
-            "log more, or expect little",
-            "the paper's smallest batch has 5,000; a few hundred are soon learned by heart",
+            f"the batch has only {len(batch)} transitions",
+            "log more data, or expect a weak policy",
+            "the smallest batch of the paper has 5,000; networks soon overfit to a few hundred",
             batch.rows,
             "note",
         )
@@ -148,8 +148,8 @@ def small_set(batch: Evidence) -> Iterator[Finding]:
             "episodes",
             f"the longest has {batch.lengths.max()} steps; discount {batch.discount:g} looks "
             f"{horizon:.0f} steps ahead",
-            "lower --discount, if episodes that long are all that matters",
-            "values then rest on bootstrapping beyond anything that was logged",
+            "lower --discount if only episodes of this length matter",
+            "values then depend on bootstrapping beyond the logged data",
             batch.ends[batch.lengths == batch.lengths.max()],
             "note",
         )

@@ -21,9 +21,9 @@ def constant_columns(batch: Evidence) -> Iterator[Finding]:
             yield Finding(
                 "constant-column",
                 field,
-                f"{columns_in_words(constant)} never changes",
-                "leave it out, or check that it is the right column",
-                "the policy will always take this value" if acts else "a constant teaches nothing",
+                f"constant {columns_in_words(constant)}",
+                "remove it, or check that it is the right column",
+                "the policy will always choose this value" if acts else "a constant adds nothing",
                 batch.rows,
                 "warning" if acts else "note",  # simulators do observe constants
             )
@@ -42,9 +42,9 @@ def duplicate_columns(batch: Evidence) -> Iterator[Finding]:
             yield Finding(
                 "duplicate-column",
                 field,
-                f"{columns_in_words(copies)} repeats another column",
-                "leave it out, or take the column that was meant",
-                "a copy teaches nothing, and the column that was meant is missing",
+                f"copies of other columns: {columns_in_words(copies)}",
+                "remove it, or use the intended column instead",
+                "a copy adds nothing, and the intended column is missing",
                 batch.rows,
                 "warning" if field == "actions" else "note",  # simulators do observe copies
             )
@@ -58,7 +58,7 @@ def flat_rewards(batch: Evidence) -> Iterator[Finding]:
             "rewards",
             f"are {batch.rewards[0]:g} in every row",
             "check that it is the right column",
-            "nothing tells a good action from a bad one, but for terminals",
+            "only terminals distinguish a good action from a bad one",
             batch.rows,
             "note" if batch.terminated.any() else "warning",
         )
@@ -73,10 +73,10 @@ def far_from_bounds(batch: Evidence) -> Iterator[Finding]:
         yield Finding(
             "far-from-bounds",
             "actions",
-            f"{columns_in_words(small)} reaches {reach[small].min():.2g} of the way to its bounds "
-            "at the most",
-            "check the bounds; give the true ones with --action-low and --action-high",
-            "the perturbation and the critics work on a scale where the bounds are -1 and 1",
+            f"small range in {columns_in_words(small)}: at most {reach[small].min():.2g} of the "
+            "way to the bounds",
+            "check the bounds; give the true bounds with --action-low and --action-high",
+            "the perturbation and the critics use a scale on which the bounds are -1 and 1",
             batch.rows,
             "warning" if reach[small].min() < 0.1 else "note",
         )
@@ -96,9 +96,9 @@ def discrete_actions(batch: Evidence) -> Iterator[Finding]:
         yield Finding(
             "discrete-actions",
             "actions",
-            f"{columns_in_words(few)} takes only {len(np.unique(sample[:, few[0]]))} values",
-            "these algorithms are for continuous actions; check that it is the right column",
-            "the policy will choose values in between, which nobody ever tried",
+            f"only {len(np.unique(sample[:, few[0]]))} values in {columns_in_words(few)}",
+            "the algorithms need continuous actions; check that it is the right column",
+            "the policy will choose values in between, which were never tried",
             batch.rows,
             "warning",
         )
@@ -114,8 +114,8 @@ def unequal_scales(batch: Evidence) -> Iterator[Finding]:
             "unequal-scales",
             "observations",
             f"column {large} varies by {spread[large]:.2g}, column {small} by {spread[small]:.2g}",
-            "bring the columns to like units before they are logged and before the policy acts",
-            "networks take observations as they are: the small column might as well not be there",
+            "rescale the columns to similar units, in the log and in the input of the policy",
+            "observations are not rescaled: the networks barely see the small column",
             batch.rows,
             "warning",
         )
@@ -132,9 +132,9 @@ def far_from_zero(batch: Evidence) -> Iterator[Finding]:
         yield Finding(
             "lost-precision",
             "observations",
-            f"{columns_in_words(coarse)} varies by less than float32 can tell apart at its size",
+            f"changes are too small for the precision of float32 in {columns_in_words(coarse)}",
             "store the difference from a fixed value: seconds since the start, not since 1970",
-            "observations are kept as float32, which has seven digits",
+            "observations are stored as float32, which has seven digits",
             batch.rows,
             "warning",
         )
@@ -142,11 +142,11 @@ def far_from_zero(batch: Evidence) -> Iterator[Finding]:
         yield Finding(
             "far-from-zero",
             "observations",
-            f"{columns_in_words(far)} stays far from zero: {mean[far[0]]:.3g}, give or take "
+            f"values far from zero in {columns_in_words(far)}: {mean[far[0]]:.3g} ± "
             f"{spread[far[0]]:.2g}",
-            "store the difference from a usual value: degrees above 20, not degrees",
-            "networks take observations as they are: what never changes drowns what does, and can "
-            "keep them from learning at all",
+            "store the difference from a typical value: degrees above 20, not degrees",
+            "observations are not rescaled: the large constant part hides the changes, and can "
+            "prevent learning",
             batch.rows,
             "warning",
         )
@@ -171,7 +171,7 @@ def outliers(batch: Evidence) -> Iterator[Finding]:
                     f"column {i} is {column[rows[0]]:.4g} there, but between {low:.4g} and "
                     f"{high:.4g} in 98% of rows",
                     "check these rows: units, sensor faults, placeholders for a missing value",
-                    "a squared error follows the largest numbers",
+                    "the largest numbers dominate a squared error",
                     rows,
                     "warning",
                 )

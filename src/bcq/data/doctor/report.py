@@ -47,7 +47,7 @@ def as_text(findings: Sequence[Finding]) -> str:
     lines = [f"doctor         {', '.join(words)}"]
     for finding in findings:
         rows = "" if finding.rows is None else f" [{rows_in_words(finding.rows)}]"
-        mended = "; --fix does it" if finding.kind in MENDED else ""
+        mended = "; --fix does this" if finding.kind in MENDED else ""
         lines += [
             f"{finding.severity:<14} {finding.field}: {finding.problem}{rows}",
             f"{'':<14} {finding.why}",
@@ -61,4 +61,4 @@ def rows_in_words(rows: NDArray[np.int64]) -> str:
     shown = ", ".join(map(str, rows[:SHOWN_ROWS].tolist()))
     if len(rows) <= SHOWN_ROWS:
         return f"row{'s' if len(rows) > 1 else ''} {shown}"
-    return f"rows {shown}, ... ({len(rows)} in all)"
+    return f"rows {shown}, ... ({len(rows)} in total)"

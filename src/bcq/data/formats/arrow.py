@@ -52,8 +52,8 @@ def room_for_a_copy() -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(
-            f"no room for a temporary copy of it ({os.strerror(error.errno or 0)}); name another "
-            "folder for temporary files in the environment variable TMPDIR"
+            f"no space for a temporary copy of it ({os.strerror(error.errno or 0)}); set the "
+            "environment variable TMPDIR to another folder"
         ) from error
 
 
@@ -63,17 +63,18 @@ def mapped(schema: pa.Schema, names: Mapping[str, Sequence[str]]) -> Names:
     for name in ("observations", "actions", "rewards"):
         if name not in found:
             there = ", ".join(schema.names[:50])
-            raise InputError(f"{name}: is missing; name it with --columns (there are {there})")
+            raise InputError(f"{name}: is missing; give it with --columns (there are {there})")
     for name, columns in found.items():
         if len(columns) != 1 and name not in MATRICES:
             raise InputError(f"{name}: give one column, not {', '.join(columns)}")
         for column in columns:
             if schema.names.count(column) > 1:
-                raise InputError(f"{column}: there are several columns of that name")
+                raise InputError(f"{column}: several columns have this name")
             kind = schema.field(column).type
             if not (is_number(kind) or (name in KEYS and is_key(kind))):
                 raise InputError(
-                    f"{name}: column {column} holds {kind}, not numbers; store one number a column"
+                    f"{name}: column {column} contains {kind}, not numbers; store one "
+                    "number per column"
                 )
     return found
 

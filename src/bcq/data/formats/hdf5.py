@@ -73,18 +73,18 @@ def column(file: h5py.Group, name: str) -> Column | None:
         if not isinstance(item, h5g.GroupID) or not item.links.exists(part):
             return None
         if item.links.get_info(part).type != h5l.TYPE_HARD:
-            raise InputError(f"{name}: is a link; the file must hold the numbers themselves")
+            raise InputError(f"{name}: is a link; store the numbers in the file itself")
         item = h5o.open(item, part)
     if not isinstance(item, h5d.DatasetID):
-        raise InputError(f"{name}: is a group; it must be an array of numbers")
+        raise InputError(f"{name}: is a group; store it as an array of numbers")
     storage = item.get_create_plist()
     if storage.get_external_count() or storage.get_layout() == h5d.VIRTUAL:
-        raise InputError(f"{name}: is stored in other files; copy the numbers into this one")
+        raise InputError(f"{name}: is stored in other files; copy the numbers into this file")
     shape, dtype = item.shape, item.dtype
     if dtype.kind == "O":
-        raise InputError(f"{name}: holds objects, not numbers; store it as float32")
+        raise InputError(f"{name}: contains objects, not numbers; store it as float32")
     if not shape:
-        raise InputError(f"{name}: is a single value; it must have one row a transition")
+        raise InputError(f"{name}: is a single value; store one row per transition")
     size = math.prod(shape) * dtype.itemsize
     require_plausible(name, size, item.get_storage_size())
     if size == 0 or dtype.subdtype:
@@ -203,7 +203,7 @@ def write_parts(parts: Iterable[Dataset], path: Path) -> int:
             }
             file.attrs.update(attributes)
         if rows == 0:
-            raise InputError(f"cannot write {path}: no transition is left that has a successor")
+            raise InputError(f"cannot write {path}: no transition has a next observation")
     return rows
 
 

@@ -11,5 +11,5 @@ def require_plausible(name: str, claimed: int, stored: int) -> None:
     if claimed > LARGE and claimed > MOST_COMPRESSED * stored:
         raise InputError(
             f"{name}: claims {claimed / 2**30:,.2f} GiB but the file stores {stored:,} bytes for "
-            "it; a file like this is damaged, or made to exhaust memory"
+            "it; the file is damaged, or made to exhaust memory"
         )

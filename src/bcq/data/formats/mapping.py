@@ -33,7 +33,7 @@ def parse_columns(words: Sequence[str]) -> Names:
         return read_mapping(Path(words[0]))
     pairs = [word.split("=", 1) for word in words]
     if any(len(pair) != 2 for pair in pairs):
-        raise InputError("columns: give NAME=COLUMN,COLUMN,... for each, or one mapping file")
+        raise InputError("columns: give NAME=COLUMN,COLUMN,... for each role, or one mapping file")
     return checked({name: columns.split(",") for name, columns in pairs}, "columns")
 
 
@@ -60,7 +60,7 @@ def checked(content: Mapping[str, object], source: str) -> Names:
     for name, value in content.items():
         columns = [value] if isinstance(value, str) else value
         if name not in USUAL_NAMES:
-            raise InputError(f"{source}: {name!r} is none of {', '.join(USUAL_NAMES)}")
+            raise InputError(f"{source}: {name!r} is not one of {', '.join(USUAL_NAMES)}")
         if not isinstance(columns, list) or not all(isinstance(c, str) and c for c in columns):
             raise InputError(f"{source}: {name}: must be a column or a list of columns")
         names[name] = tuple(columns)
@@ -82,7 +82,7 @@ def find_columns(names: Mapping[str, Sequence[str]], usual: Names, present: list
     taken = set(given)
     if len(taken) < len(given):
         twice = next(column for column in given if given.count(column) > 1)
-        raise InputError(f"columns: {twice} is given twice; a column can be one thing")
+        raise InputError(f"columns: {twice} is given twice; a column can have only one role")
     free = [name for name in present if name not in taken]
     for ours, patterns in usual.items():
         if ours not in found:

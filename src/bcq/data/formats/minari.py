@@ -35,7 +35,7 @@ def folder_of(name: str) -> Path:
     """Where Minari keeps a data set of that name."""
     identity = name.removeprefix(PREFIX)
     if not NAME.fullmatch(identity):
-        raise InputError(f"{name}: is no name of a Minari data set; one is {PREFIX}space/name-v0")
+        raise InputError(f"{name}: is not a Minari data set; write it like {PREFIX}space/name-v0")
     root = os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets"
     return Path(root) / identity
 
@@ -46,16 +46,16 @@ def read(folder: Path) -> Columns:
     try:
         for name in ("metadata.json", "main_data.hdf5"):
             if folder.resolve() not in (folder / name).resolve().parents:
-                raise InputError(f"{name}: leads out of the folder; copy the file into it")
+                raise InputError(f"{name}: points outside the folder; copy the file into it")
             require_regular(folder / name)
         metadata = json.loads((folder / "metadata.json").read_text(encoding="utf-8"))
         if (kind := metadata.get("data_format", "hdf5")) != "hdf5":
-            raise InputError(f"its data are {kind}; make it anew with data_format='hdf5'")
+            raise InputError(f"its data format is {kind}; create it again with data_format='hdf5'")
         require_vectors(metadata)
         with h5py.File(folder / "main_data.hdf5", "r") as file:
             episodes = list(read_episodes(file))
         if not episodes:
-            raise InputError("holds no steps")
+            raise InputError("has no steps")
         low, high = bounds_in(metadata)
         provenance = provenance_in(metadata)
     except InputError as error:
@@ -75,7 +75,7 @@ def require_vectors(metadata: Mapping[str, Any]) -> None:
             if space["type"] != "Box" or len(space["shape"]) != 1:
                 raise InputError(
                     f"{name}: is {space['type']} of shape {space.get('shape')}; only vectors of "
-                    "numbers are supported, flatten it with a Gymnasium wrapper and record anew"
+                    "numbers are supported; flatten it with a Gymnasium wrapper and record it again"
                 )
 
 
@@ -85,7 +85,7 @@ def read_episodes(file: h5py.File) -> Iterator[dict[str, Column]]:
     for number in range(len(file)):
         group = f"episode_{number}"
         if not isinstance(file.get(group, getlink=True), h5py.HardLink):
-            raise InputError(f"{group}: is missing, or is a link")
+            raise InputError(f"{group}: is missing or is a link")
         try:
             episode = read_episode(file[group])
         except InputError as error:
@@ -95,7 +95,7 @@ def read_episodes(file: h5py.File) -> Iterator[dict[str, Column]]:
             changed = next(name for name in shapes if found.get(name) != shapes[name])
             raise InputError(
                 f"{changed}, row {row}: has shape {found.get(changed)} from {group} on but "
-                f"{shapes[changed]} before; episodes of different spaces cannot be one batch"
+                f"{shapes[changed]} before; a batch needs the same spaces in every episode"
             )
         row, shapes = row + len(episode["rewards"]), found
         if len(episode["rewards"]):
@@ -110,7 +110,7 @@ def read_episode(group: h5py.Group) -> dict[str, Column]:
     if len(observations) != steps + 1:
         raise InputError(
             f"observations: has {len(observations)} rows for {steps} rewards; an episode of "
-            "Minari has one observation more than steps"
+            "Minari has one more observation than steps"
         )
     for name, values in (("actions", actions), *zip(FLAT, flat, strict=True)):
         if len(values) != steps:
@@ -147,9 +147,9 @@ def unflagged_ends(arrays: dict[str, Column], lengths: list[int]) -> Iterator[Fi
         yield Finding(
             "end-without-flag",
             "truncated",
-            f"{len(bare)} episodes end with neither flag",
-            "nothing to do if the log was cut there",
-            "they are taken for cut: values bootstrap from the observation that follows",
+            f"{len(bare)} episodes end without a flag",
+            "no action needed if the log was cut there",
+            "they are treated as time-outs: values bootstrap from the observation that follows",
             bare,
             "note",
         )
@@ -179,7 +179,7 @@ def provenance_in(metadata: Mapping[str, Any]) -> Provenance:
 def write(dataset: Dataset, folder: Path, identity: str) -> None:
     """Writes the batch, whole or not at all."""
     if folder.exists():
-        raise InputError(f"cannot write {folder}: it exists already")
+        raise InputError(f"cannot write {folder}: it already exists")
     require_continuous(dataset, folder)
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     make_directory(temporary / "data")
@@ -205,8 +205,8 @@ def require_continuous(dataset: Dataset, folder: Path) -> None:
     same = (dataset.next_observations[:-1] == dataset.observations[1:]).all(axis=1)
     if (bad := np.flatnonzero(inside & ~same)).size:
         raise InputError(
-            f"cannot write {folder}: next_observations, row {bad[0]}: is not the next row's "
-            f"observation (one of {len(bad)} such rows); cut the episodes there with "
+            f"cannot write {folder}: next_observations, row {bad[0]}: is not the observation "
+            f"of the next row (one of {len(bad)} such rows); cut the episodes there with "
             "bcq inspect --fix, or write HDF5"
         )
 

@@ -50,8 +50,8 @@ def chosen(names: Mapping[str, Sequence[str]], members: Mapping[str, str]) -> di
     found = find_columns(names, arrays, list(members))
     if "terminated" not in found and "dones" in members:
         raise InputError(
-            "dones: does not say whether an episode terminated or was cut by a time limit; give "
-            "--columns terminated=dones if it never marks a time limit, else store the two apart"
+            "dones: does not show whether an episode terminated or was cut by a time limit; give "
+            "--columns terminated=dones if it never marks a time limit, else store two flags"
         )
     return {ours: columns[0] for ours, columns in found.items()}
 
@@ -62,14 +62,14 @@ def array(archive: zipfile.ZipFile, name: str) -> Column:
     with archive.open(member) as file:
         shape, in_columns, kind = header(file)
         if kind.kind not in NUMBERS:
-            raise InputError(f"{name}: holds {kind}, not numbers; no pickle is opened")
+            raise InputError(f"{name}: contains {kind}, not numbers; no pickle is opened")
         size = math.prod(shape) * kind.itemsize
         require_plausible(name, size, member.compress_size)
         if size > member.file_size:
-            raise InputError(f"{name}: its header says {shape}, more than the file holds")
+            raise InputError(f"{name}: its header says {shape}, more than the file contains")
         values = np.frombuffer(file.read(size), kind)
     if values.nbytes != size:
-        raise InputError(f"{name}: ends before its {shape} numbers do")
+        raise InputError(f"{name}: has fewer numbers than its shape {shape} needs")
     return values.reshape(shape, order="F" if in_columns else "C").copy()
 
 
@@ -81,4 +81,4 @@ def header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         case (2, 0):
             return npy.read_array_header_2_0(file)
         case version:
-            raise InputError(f"version {version} of NumPy's format holds records, not numbers")
+            raise InputError(f"version {version} of the NumPy format contains records, not numbers")

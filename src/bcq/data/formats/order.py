@@ -27,7 +27,7 @@ def key(file: pq.ParquetFile, names: Names, name: str) -> NDArray[Any] | None:
         column = batch.column(0)
         if column.null_count:
             first = sum(map(len, found)) + int(np.argmax(column.is_null().to_numpy(False)))
-            raise InputError(f"{name}, row {first}: is missing; every row needs one")
+            raise InputError(f"{name}, row {first}: is missing; every row needs a value")
         found.append(key_numbers(column, known))
     return np.concatenate(found[1:] or found)
 
@@ -63,9 +63,9 @@ def rows_moved(order: NDArray[np.int64], moved: NDArray[np.int64]) -> Finding:
     return Finding(
         "out-of-order",
         "rows",
-        f"{len(moved)} rows were not in the order of episode and step, and were sorted",
-        "nothing to do",
-        "a next observation is that of the following row",
+        f"{len(moved)} rows were not in order of episode and step; they have been sorted",
+        "no action needed",
+        "the next observation is taken from the following row",
         np.sort(order[moved]),
         "note",
     )
@@ -83,8 +83,8 @@ def find_gaps(
     if len(repeated):
         row = repeated[0] + 1 if order is None else order[repeated[0] + 1]
         raise InputError(
-            f"step, row {row}: is the step of another row of its episode (one of {len(repeated)} "
-            "such rows); remove the copies, or map the column that tells episodes apart"
+            f"step, row {row}: another row of this episode has this step (one of {len(repeated)} "
+            "such rows); remove the copies, or map the column that distinguishes episodes"
         )
     gaps = np.flatnonzero(inside & (strides > GAP * np.median(strides[inside])))
     if len(gaps):
@@ -93,8 +93,8 @@ def find_gaps(
             "gap",
             "step",
             f"rows are missing after {len(gaps)} rows",
-            "find the missing rows, if they exist; the episode is cut there",
-            "the next observation was not logged, and the following row's is not it",
+            "add the missing rows, if they exist; the episode is cut there",
+            "the next observation was not logged; the following row belongs to a later step",
             gaps if order is None else np.sort(order[gaps]),
             "warning",
         )
@@ -105,8 +105,8 @@ def no_terminals() -> Finding:
     return Finding(
         "no-terminal-column",
         "terminated",
-        "no column says where episodes terminated; every end is taken for a cut",
-        "name it with --columns terminated=COLUMN, if any episode ended of itself",
-        "values bootstrap past a cut, so a failure would look as if the episode had gone on",
+        "no column marks where episodes terminated; every end is treated as a time-out",
+        "give the column with --columns terminated=COLUMN if any episode terminated",
+        "values bootstrap after a time-out, so a failure looks as if the episode continued",
         severity="warning",
     )

@@ -185,7 +185,7 @@ def in_order(source: str, file: pq.ParquetFile, names: Names, size: int) -> Log:
     """Puts the rows of each episode together and in the order of their steps."""
     rows = file.metadata.num_rows
     if rows == 0:
-        raise InputError("holds no rows")
+        raise InputError("has no rows")
     if rows > ROWS_PER_BYTE * size:
         raise InputError(f"claims {rows:,} rows in {size:,} bytes; its header is damaged")
     episodes, steps = (key(file, names, name) for name in KEYS)
