@@ -57,7 +57,7 @@ class Schedule:
     keep: Keep = 1
     """number of checkpoints to keep (the newest)"""
     true_value_every: int | None = None
-    """number of updates between two measurements of true values (a multiple of 100; needs --env)"""
+    """updates between two measurements of true values (a multiple of 100; needs an environment)"""
     concurrent: bool = False
     """replay the batch as a growing buffer (the concurrent task of the paper):
     after each episode, one update per row of it, on all rows so far;
