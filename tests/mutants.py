@@ -26,14 +26,8 @@ class Mutant(NamedTuple):
     tests: str
 
 
-BCQ, NETWORKS, LEARNING = "algorithms/bcq.py", "networks.py", "learning.py"
 DDPG, DQN, ENSEMBLE = "algorithms/ddpg.py", "algorithms/dqn.py", "algorithms/ensemble.py"
 BC, VAE_BC = "algorithms/bc.py", "algorithms/vae_bc.py"
-DATASET, TRAINING, DOCTOR = "dataset.py", "training.py", "doctor.py"
-TABULAR_MDP, TABULAR_BATCH = "tabular/mdp.py", "tabular/batch.py"
-TABULAR_ERROR, Q_LEARNING = "tabular/extrapolation.py", "tabular/q_learning.py"
-KERNEL, STATEMENTS = "tabular/kernel.py", "tabular/theorems.py"
-ILLUSTRATIONS = "tabular/illustrations.py"
 THEOREMS, TABULAR_BATCH_TESTS = "test_theorems.py", "test_tabular_batch.py"
 WALK = "test_theory.py"
 ORACLE, SHARED, LOOP = "test_bcq.py", "test_learning.py", "test_training.py"

@@ -74,6 +74,14 @@ def test_a_mended_file_is_new_and_sound(
     assert "already exists" in failure("inspect", str(path), "--fix", "mended.hdf5")
 
 
+def test_a_file_without_a_field_cannot_be_repaired(here: Path) -> None:
+    with h5py.File("short.hdf5", "w") as file:
+        file["observations"] = np.zeros((5, 2))
+    message = failure("inspect", "short.hdf5", "--fix", "mended.hdf5")
+    assert message.startswith("bcq: short.hdf5: actions: is missing")
+    assert not (here / "mended.hdf5").exists()
+
+
 def test_the_report_is_between_the_figures_and_the_picture(
     batch_file: BatchFile, capsys: pytest.CaptureFixture[str]
 ) -> None:

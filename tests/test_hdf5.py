@@ -289,6 +289,8 @@ def test_bounds_are_those_given_else_the_files_else_the_environments(
     assert bcq.load(without).bounds.high.tolist() == [2]
     assert bcq.load(unknown, environment="Pendulum-v1").bounds.high.tolist() == [2]
     assert bcq.load(unknown).bounds.high.tolist() == [1]
+    other = "MountainCarContinuous-v0"  # the one given goes before the one in the file
+    assert bcq.load(without, environment=other).bounds.high.tolist() == [1]
 
 
 def test_actions_up_to_2_need_the_environments_name(batch_file: BatchFile) -> None:

@@ -961,6 +961,16 @@ def test_the_last_finite_estimate_is_told_and_a_resumed_run_tells_its_own(
     assert Run.open(run.directory).divergence() is None
 
 
+def test_one_number_that_is_not_finite_is_found_in_its_array() -> None:
+    learner = training.create(TINY, batch(), seed=0)
+    assert recording.are_finite(learner).all()
+    leaves, structure = jax.tree.flatten(learner)
+    place = next(i for i, leaf in enumerate(leaves) if leaf.ndim == 2)
+    leaves[place] = leaves[place].at[0, 1].set(jnp.nan)
+    answers = recording.are_finite(jax.tree.unflatten(structure, leaves))
+    assert np.flatnonzero(~np.asarray(answers)).tolist() == [place]
+
+
 def test_weights_that_are_not_finite_are_never_stored(tmp_path: Path) -> None:
     config = CounterConfig(weight_breaks_at=400)  # the losses are those before the step: finite
     with pytest.raises(DivergenceError, match=r"weight is not finite by update 400; update 200 is"):

@@ -77,6 +77,8 @@ class Examination:
 
     def repaired(self) -> Columns:
         """Mends what can be mended safely: what is left is as true as it was."""
+        if self.checked.bounds is None:  # a field is missing, or of another shape
+            self.checked.require_sound()
         columns = self.checked.columns
         wrong: dict[str, list[NDArray[np.int64]]] = {kind: [] for kind in MENDED}
         for finding in self.found:
