@@ -17,6 +17,12 @@ from tqdm import tqdm
 
 ROOT = Path(__file__).parent.parent
 HANGS = 300  # seconds: tests that a mutant keeps from ending have noticed it
+# Compiled code is found again by what it computes, so a mutant's code is never taken from there.
+COMPILED = {
+    "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".mutants" / "compiled"),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
 
 
 class Mutant(NamedTuple):
@@ -1957,7 +1963,7 @@ def is_caught(mutant: Mutant) -> bool:
             result = subprocess.run(
                 [*command, f"tests/{mutant.tests}"],
                 cwd=copy,
-                env={**os.environ, "PYTHONPATH": str(copy / "src")},
+                env={**os.environ, **COMPILED, "PYTHONPATH": str(copy / "src")},
                 capture_output=True,
                 text=True,
                 check=False,
