@@ -1,5 +1,6 @@
 """The command line as a user meets it: one line for each mistake, and nothing half-written."""
 
+import ast
 import json
 import os
 import re
@@ -623,6 +624,7 @@ def obeyed(failure: BaseException, monkeypatch: pytest.MonkeyPatch) -> Any:
     ("failure", "words"),
     [
         (bcq.InputError("a\nb: is no file"), "bcq: a\\nb: is no file"),
+        (bcq.InputError("x: is there", option="env"), "bcq: x: is there; give it with --env"),
         (bcq.BCQError("two\nlines"), "bcq: two\nlines"),
         (OSError(28, "No space left", "there"), "bcq: there: No space left"),
         (OSError(28, "No space left"), "bcq: a file: No space left"),
@@ -645,6 +647,19 @@ def test_a_failure_is_told_in_words(
     assert obeyed(failure, monkeypatch) == words
 
 
+def test_every_option_that_an_error_names_has_a_hint() -> None:
+    sources = Path(bcq.__file__).parent.rglob("*.py")
+    named = {
+        keyword.value.value
+        for path in sources
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and getattr(call.func, "id", None) == "InputError"
+        for keyword in call.keywords
+        if isinstance(keyword.value, ast.Constant)
+    }
+    assert named == cli.HINTS.keys()
+
+
 def test_a_failure_of_the_compiler_is_not_taken_for_a_lack_of_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -659,7 +674,9 @@ def test_an_interruption_without_a_signal_ends_as_ctrl_c_does(
     nothing = "bcq: stopped; nothing was saved; run the same command to start again\n"
     assert capsys.readouterr().err == nothing
     assert obeyed(InterruptionError("half is saved"), monkeypatch) == 130
-    assert capsys.readouterr().err == "bcq: stopped; half is saved\n"
+    assert capsys.readouterr().err == (
+        "bcq: stopped; half is saved; run the same command to continue\n"
+    )
 
 
 def test_what_is_too_large_is_what_was_given() -> None:

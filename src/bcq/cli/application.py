@@ -16,6 +16,12 @@ from bcq.system import interruption, progress
 from bcq.system.errors import BCQError, InputError, InterruptionError
 
 NOTHING_SAVED = "nothing was saved; run the same command to start again"
+# What to do about an error of the library, by the setting that it names (`InputError.option`).
+HINTS = {
+    "env": "give it with --env",
+    "policy": "train one with `bcq experts train` and give its folder with --policy",
+    "resume": "add --resume to continue it, or give another folder with --out",
+}
 # The module of a verb is imported when the verb is asked for: JAX and MuJoCo take seconds.
 VERBS = {
     "train": ("training", "Train a policy on a fixed batch of logged transitions."),
@@ -100,9 +106,10 @@ def run(arguments: Sequence[str]) -> None:
         if isinstance(error, KeyboardInterrupt) and interruption.requested():  # the second signal
             interruption.write(interruption.AT_ONCE)
             os._exit(interruption.exit_code())  # threads that still compute are not waited for
-        stop(f"stopped; {str(error) or getattr(command, 'if_stopped', NOTHING_SAVED)}")
+        stop(f"stopped; {what_is_left(error, command)}")
     except InputError as error:
-        sys.exit("bcq: " + str(error).replace("\n", "\\n"))  # a file's name may have any character
+        # A file's name may have any character.
+        sys.exit("bcq: " + with_hint(error).replace("\n", "\\n"))
     except BCQError as error:
         sys.exit(f"bcq: {error}")
     except OSError as error:
@@ -113,6 +120,19 @@ def run(arguments: Sequence[str]) -> None:
         if isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
             raise
         sys.exit(f"bcq: out of memory: {too_large(command)} ({first_line(error)})")
+
+
+def with_hint(error: InputError) -> str:
+    """What is wrong, and the option that helps."""
+    return str(error) if error.option is None else f"{error}; {HINTS[error.option]}"
+
+
+def what_is_left(error: BaseException, command: object) -> str:
+    """What an interrupted command has saved, and how to continue."""
+    if not str(error):
+        return str(getattr(command, "if_stopped", NOTHING_SAVED))
+    option = "" if getattr(command, "resume", True) else " with --resume"
+    return f"{error}; run the same command{option} to continue"
 
 
 def too_large(command: object) -> str:

@@ -142,7 +142,7 @@ def run_jobs(jobs: Sequence[Job], folder: Path, engine: Engine, *, screen: TextI
             if interruption.requested():
                 raise InterruptionError(
                     f"{len(outcome.done)} of {len(everything)} jobs are done, running jobs keep "
-                    "what they saved; run the same command to continue"
+                    "what they saved"
                 )
             for slot in [slot for slot, one in running.items() if one.process.poll() is not None]:
                 end(running.pop(slot), outcome, folder, board)

@@ -61,10 +61,7 @@ class Run:
     def create(cls, directory: Path, config: Row) -> Self:
         """A new run; a folder that already holds one is refused."""
         if (directory / "config.json").exists():
-            raise InputError(
-                f"{directory} already contains a run; add --resume to continue it, "
-                "or give another folder with --out"
-            )
+            raise InputError(f"{directory} already contains a run", option="resume")
         make_directory(directory)
         config = {"format": FORMAT, **config}
         run = cls(directory, config)

@@ -6,7 +6,15 @@ class BCQError(Exception):
 
 
 class InputError(BCQError):
-    """Something given to the program is wrong."""
+    """Something given to the program is wrong.
+
+    `option` names the setting that helps, if there is one. A library does not know how its caller
+    spells settings; the command line adds that (`HINTS` in `bcq.cli.application`).
+    """
+
+    def __init__(self, message: str, *, option: str | None = None):
+        super().__init__(message)
+        self.option = option
 
 
 class DivergenceError(BCQError):
