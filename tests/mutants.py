@@ -1402,7 +1402,10 @@ MUTANTS = [
     ),
     Mutant("data/doctor/alignment.py", "size += (steps", "size = (steps", "test_doctor.py"),
     Mutant(
-        "data/doctor/evidence.py", "(SAME * self.spread)", "(1e3 * self.spread)", "test_doctor.py"
+        "data/doctor/stored_batch.py",
+        "(SAME * self.spread)",
+        "(1e3 * self.spread)",
+        "test_doctor.py",
     ),
     Mutant("data/doctor/alignment.py", "(episode + 1,", "(episode + 2,", "test_doctor.py"),
     Mutant("data/doctor/ends.py", "if batch.truncated.any() or", "if", "test_doctor.py"),
@@ -1751,8 +1754,8 @@ MUTANTS = [
     ),
     Mutant(
         "runs/directory.py",
-        "write_text(self.directory / log, as_lines(rows))",
-        "(self.directory / log).write_text(as_lines(rows))",
+        "write_text(self.directory / log, as_json_lines(rows))",
+        "(self.directory / log).write_text(as_json_lines(rows))",
         "test_runs.py",
     ),
     Mutant(

@@ -23,7 +23,7 @@ import bcq
 from bcq.algorithms import ALGORITHMS
 from bcq.cli import application as cli
 from bcq.cli.application import main
-from bcq.cli.training import as_lines
+from bcq.cli.training import as_text
 from bcq.cli.verbs import beside
 from bcq.paper import reproduce
 from bcq.runs.recording import Schedule
@@ -681,8 +681,8 @@ def test_an_interruption_without_a_signal_ends_as_ctrl_c_does(
 
 def test_what_is_too_large_is_what_was_given() -> None:
     data = ("train", "bcq", "--data", "a.csv")
-    assert cli.too_large(parsed(*data)) == "reduce the size of the batch or of the networks"
-    named = cli.too_large(parsed(*data, "--batch-size", "999", "--hidden-sizes", "7", "8"))
+    assert cli.what_to_reduce(parsed(*data)) == "reduce the size of the batch or of the networks"
+    named = cli.what_to_reduce(parsed(*data, "--batch-size", "999", "--hidden-sizes", "7", "8"))
     assert named.startswith("reduce --")
     assert "--batch-size 999" in named
     assert "--hidden-sizes (7, 8)" in named
@@ -691,7 +691,7 @@ def test_what_is_too_large_is_what_was_given() -> None:
 
 def test_figures_are_said_one_a_line() -> None:
     figures = {"step": 12345, "mean_error": 0.123456, "interval": [1.0, 2.34567], "name": "x"}
-    lines = [" ".join(line.split()) for line in as_lines(figures).splitlines()]
+    lines = [" ".join(line.split()) for line in as_text(figures).splitlines()]
     assert lines == ["step 12345", "mean error 0.1235", "interval 1 to 2.346", "name x"]
 
 

@@ -17,8 +17,8 @@ from bcq.data.checks import check
 from bcq.data.columns import Columns, Finding, Provenance
 from bcq.data.dataset import Dataset
 from bcq.data.doctor import examination
-from bcq.data.doctor.examination import ADVICE, examine_dataset
-from bcq.data.doctor.report import MENDED, as_json, as_text
+from bcq.data.doctor.examination import ADVISORY_CHECKS, examine_dataset
+from bcq.data.doctor.report import REPAIRABLE, as_json, as_text
 from bcq.system.errors import InputError
 
 Arrays = dict[str, NDArray[Any]]
@@ -918,7 +918,7 @@ def test_rows_are_numbered_as_in_the_file() -> None:
 
 
 def test_every_check_was_given_something_to_find() -> None:
-    assert len(ADVICE) == 16  # a new one needs a fault above
+    assert len(ADVISORY_CHECKS) == 16  # a new one needs a fault above
 
 
 # Reports
@@ -970,7 +970,7 @@ def test_copies_go_and_breaks_are_cut() -> None:
     lost_rows(arrays)
     for name in list(arrays):
         arrays[name] = np.concatenate([arrays[name], arrays[name][38:98]])
-    assert MENDED.keys() & findings(arrays).keys() == {"next-mismatch", "duplicated-episode"}
+    assert set(REPAIRABLE) & findings(arrays).keys() == {"next-mismatch", "duplicated-episode"}
     mended = Dataset.from_columns(repair(columns(arrays)))
     assert len(mended) == ROWS - 3
     assert mended.truncated[[9, 197]].all()

@@ -524,7 +524,7 @@ def test_parts_end_with_row_groups_where_they_can(
 ) -> None:
     path = write(tmp_path / "log.parquet", table(), row_group_size=group)
     monkeypatch.setattr(tables, "WINDOW_BYTES", 4 * 8 * window)
-    with tables.opened(path, {}) as log:
+    with tables.open_log(path, {}) as log:
         assert tables.window_ends(log) == ends
 
 
@@ -533,15 +533,15 @@ def test_a_part_reads_the_row_groups_that_hold_it_and_no_more(
 ) -> None:
     path = write(tmp_path / "log.parquet", table(), row_group_size=5)
     monkeypatch.setattr(arrow, "BATCH_ROWS", 2)
-    batches, read_batches = arrow.batches, []
+    batches, read_batches = arrow.record_batches, []
 
     def recorded(file: Any, names: Any, wanted: Any, groups: Any = None) -> Any:
         for batch in batches(file, names, wanted, groups):
             read_batches.append(groups[0])
             yield batch
 
-    with tables.opened(path, {}) as log:
-        monkeypatch.setattr(tables, "batches", recorded)
+    with tables.open_log(path, {}) as log:
+        monkeypatch.setattr(tables, "record_batches", recorded)
         arrays = log.window(10, 18)
     assert arrays["rewards"].tolist() == np.float32(table()["reward"][10:18]).tolist()
     assert read_batches == [2, 2, 2, 3, 3]

@@ -119,7 +119,7 @@ def run(arguments: Sequence[str]) -> None:
     except (MemoryError, RuntimeError) as error:  # JAX's own is of the latter kind
         if isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        sys.exit(f"bcq: out of memory: {too_large(command)} ({first_line(error)})")
+        sys.exit(f"bcq: out of memory: {what_to_reduce(command)} ({first_line(error)})")
 
 
 def with_hint(error: InputError) -> str:
@@ -135,7 +135,7 @@ def what_is_left(error: BaseException, command: object) -> str:
     return f"{error}; run the same command{option} to continue"
 
 
-def too_large(command: object) -> str:
+def what_to_reduce(command: object) -> str:
     """What there is to make smaller: the sizes that were given, of those that an algorithm has."""
     algorithm = getattr(command, "algorithm", None)
     if algorithm is None:
@@ -157,5 +157,5 @@ def first_line(error: BaseException) -> str:
 
 def stop(words: str) -> NoReturn:
     """Ends with the last word on an interruption, and the exit code of one."""
-    progress.put(f"bcq: {words}")
+    progress.write_line(f"bcq: {words}")
     sys.exit(interruption.exit_code())

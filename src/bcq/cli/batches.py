@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
-from bcq.cli.verbs import Reading, Verb, beside
+from bcq.cli.verbs import ReadingOptions, Verb, beside
 from bcq.data.columns import Finding
 from bcq.data.dataset import Dataset
 from bcq.data.doctor.examination import examine
@@ -26,7 +26,7 @@ class Inspect(Verb):
     """the batch: HDF5 in the layout of D4RL, npz, CSV, Parquet, a Minari folder or minari:NAME"""
     env: str | None = None
     """Gymnasium environment of the batch, if the file does not name it"""
-    reading: Reading = field(default_factory=Reading)
+    reading: ReadingOptions = field(default_factory=ReadingOptions)
     fix: Path | None = None
     """write a repaired batch to this new file; only safe repairs are made"""
     picture: Path | None = None
@@ -72,7 +72,7 @@ class Convert(Verb):
     """the new file (.hdf5) or Minari data set (a folder NAME-v0, or minari:NAME-v0)"""
     env: str | None = None
     """Gymnasium environment of the batch, if the file does not name it"""
-    reading: Reading = field(default_factory=Reading)
+    reading: ReadingOptions = field(default_factory=ReadingOptions)
 
     def __call__(self) -> None:
         """Converts and says how much."""

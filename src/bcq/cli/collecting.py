@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from tyro.extras import SubcommandApp
 
-from bcq.cli.verbs import GOES_ON, Verb
+from bcq.cli.verbs import CONTINUES, Verb
 from bcq.collection.behaviour import BehaviourSchedule
 from bcq.collection.experts import bundled, describe, find, read_expert, train_experts
 from bcq.collection.recipes import (
@@ -40,7 +40,7 @@ class CollectBehaviour(Verb):
     keep: Keep = 1
     """number of checkpoints of the agent to keep (the newest); each evaluation makes one"""
     recipe: ClassVar[str]
-    if_stopped = GOES_ON
+    if_stopped = CONTINUES
 
     def __call__(self) -> None:
         """Trains the agent and writes its buffer."""
@@ -81,7 +81,7 @@ class CollectFixed(Verb):
     """HDF5 file to write"""
     seed: int = 0
     """seed of all random numbers"""
-    if_stopped = GOES_ON
+    if_stopped = CONTINUES
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from tyro.conf import Positional
 from tyro.extras import SubcommandApp
 
-from bcq.cli.verbs import GOES_ON, Verb
+from bcq.cli.verbs import CONTINUES, Verb
 from bcq.paper.presets import ExperimentName, PresetName
 
 
@@ -21,7 +21,7 @@ class CheetahDemo(Verb):
     """number of updates of each algorithm"""
     seed: int = 0
     """seed of the batch and of training"""
-    if_stopped = GOES_ON
+    if_stopped = CONTINUES
 
     def __call__(self) -> None:
         """Collects, trains, evaluates, draws."""
@@ -40,7 +40,7 @@ class PendulumDemo(Verb):
     """number of updates"""
     seed: int = 0
     """seed of the batch and of training"""
-    if_stopped = GOES_ON
+    if_stopped = CONTINUES
 
     def __call__(self) -> None:
         """Collects, trains, evaluates, draws."""

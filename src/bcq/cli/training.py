@@ -11,7 +11,7 @@ from tyro.extras import SubcommandApp
 
 from bcq.algorithms import ALGORITHMS, name_of
 from bcq.algorithms.learning import AlgorithmConfig
-from bcq.cli.verbs import Reading, Verb, beside
+from bcq.cli.verbs import ReadingOptions, Verb, beside
 from bcq.data.dataset import Dataset
 from bcq.data.doctor.examination import examine
 from bcq.data.opening import open_batch
@@ -37,7 +37,7 @@ class Train(Verb, Generic[Config]):
     """run directory; if not given, runs/ALGORITHM-DATA-seedS"""
     resume: bool = False
     """resume an interrupted run; the result is the same as without the interruption"""
-    reading: Reading = field(default_factory=Reading)
+    reading: ReadingOptions = field(default_factory=ReadingOptions)
     schedule: Schedule = field(default_factory=Schedule)
     algorithm: Config
 
@@ -79,7 +79,7 @@ class Evaluate(Verb):
     """seed of the start of each episode and of the random choices of the policy"""
     data: Path | None = None
     """the batch that the run was trained on, for --values and --meter"""
-    reading: Reading = field(default_factory=Reading)
+    reading: ReadingOptions = field(default_factory=ReadingOptions)
     values: bool = False
     """compare estimated and true values at 100 state-action pairs of the batch"""
     meter: bool = False
@@ -134,10 +134,10 @@ class Evaluate(Verb):
             figures |= {**values.summary(), "picture": str(picture)}
         if self.meter:
             figures |= extrapolation_meter(run.policy(), dataset, seed=self.seed).summary()
-        print(json.dumps(figures) if self.json else as_lines(figures))
+        print(json.dumps(figures) if self.json else as_text(figures))
 
 
-def as_lines(figures: Mapping[str, object]) -> str:
+def as_text(figures: Mapping[str, object]) -> str:
     """Figures for people, one a line."""
 
     def words(value: object) -> str:

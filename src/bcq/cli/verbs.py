@@ -10,7 +10,7 @@ from bcq.data.formats.minari import PREFIX
 from bcq.data.opening import Options
 from bcq.simulation.environments import registered_bounds
 
-GOES_ON = "finished work is kept; run the same command to continue"
+CONTINUES = "finished work is kept; run the same command to continue"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class Verb:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class ReadingOptions:
     """Information that may be missing in the file of the batch."""
 
     columns: tuple[str, ...] = ()

@@ -40,7 +40,7 @@ def paired_within_episodes(arrays: Mapping[str, Column]) -> dict[str, Column]:
     return {name: values[~unknown] for name, values in paired.items()}
 
 
-def without(
+def without_rows(
     arrays: Mapping[str, Column], bad: Flags
 ) -> tuple[dict[str, Column], NDArray[np.int64]]:
     """The other rows, and which they are; the episode is cut before each that is left out."""

@@ -22,7 +22,7 @@ TABLES = (".csv", ".parquet")
 READABLE = (*SUFFIXES, ".npz", *TABLES)
 
 
-def unknown(name: str | None) -> ActionBounds | None:
+def no_known_bounds(name: str | None) -> ActionBounds | None:
     """No environment is known."""
     del name
     return None
@@ -37,7 +37,9 @@ class Options:
     action_low: Sequence[float] | None = None
     action_high: Sequence[float] | None = None
     action_margin: float | None = None
-    bounds_of: Callable[[str | None], ActionBounds | None] = unknown  # of an environment, by name
+    bounds_of: Callable[[str | None], ActionBounds | None] = (
+        no_known_bounds  # of an environment, by name
+    )
 
     def __post_init__(self) -> None:
         if (self.action_low is None) != (self.action_high is None):
@@ -54,7 +56,7 @@ class Options:
 
 def read(path: str | Path, options: Options) -> Columns:
     """What a file holds, before any judgement."""
-    path = existing(path)
+    path = locate(path)
     if path.is_dir():
         return minari.read(path)
     if path.suffix in TABLES:
@@ -68,7 +70,7 @@ def read(path: str | Path, options: Options) -> Columns:
     return hdf5.read(path)
 
 
-def existing(name: str | Path) -> Path:
+def locate(name: str | Path) -> Path:
     """Where the batch is, if it is there and is of a kind that can be read."""
     path = minari.folder_of(str(name)) if str(name).startswith(minari.PREFIX) else Path(name)
     if not path.exists():

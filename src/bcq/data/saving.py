@@ -7,7 +7,7 @@ from pathlib import Path
 from bcq.data.columns import Finding
 from bcq.data.dataset import Dataset
 from bcq.data.formats import hdf5, minari
-from bcq.data.opening import SUFFIXES, TABLES, Options, bounds_for, existing, open_batch
+from bcq.data.opening import SUFFIXES, TABLES, Options, bounds_for, locate, open_batch
 from bcq.system.errors import InputError
 from bcq.system.files import make_directory
 
@@ -20,11 +20,11 @@ def convert(
     A table becomes HDF5 in parts, so it may be larger than memory.
     """
     require_new(target)
-    path = existing(source)
+    path = locate(source)
     if path.suffix in TABLES and not is_minari(target):
         from bcq.data.formats import tables  # noqa: PLC0415 - pyarrow takes a quarter of a second to import
 
-        with tables.opened(path, options.columns) as log:
+        with tables.open_log(path, options.columns) as log:
             bounds = bounds_for(options, own=False, environment=None, seen=log.action_range)
             parts = tables.parts(log, bounds, options.environment)
             return hdf5.write_parts(parts, Path(target)), log.findings

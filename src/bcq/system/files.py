@@ -88,7 +88,7 @@ def locked(directory: Path) -> Iterator[None]:
         yield
 
 
-def as_lines(rows: Iterable[Row]) -> str:
+def as_json_lines(rows: Iterable[Row]) -> str:
     """Rows of a log as they stand in its file."""
     return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
 

@@ -35,9 +35,9 @@ def watched() -> Iterator[None]:
     taken = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    threading.Thread(target=attend, args=(reader,), daemon=True).start()
+    threading.Thread(target=acknowledge, args=(reader,), daemon=True).start()
     wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    before = {number: signal.signal(number, note) for number in taken}
+    before = {number: signal.signal(number, on_signal) for number in taken}
     watching = True
     try:
         yield
@@ -50,7 +50,7 @@ def watched() -> Iterator[None]:
         os.close(writer)
 
 
-def note(number: int, frame: FrameType | None) -> None:
+def on_signal(number: int, frame: FrameType | None) -> None:
     """Between two steps of the program: remembers the first signal, obeys the second."""
     del frame
     arrived.append(number)
@@ -58,7 +58,7 @@ def note(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
 
-def attend(pipe: int) -> None:
+def acknowledge(pipe: int) -> None:
     """In a thread, since compiled code does not come back for seconds: answers at once."""
     with os.fdopen(pipe, "rb", buffering=0) as signals:
         if signals.read(1):

@@ -33,10 +33,10 @@ def silenced(wanted: bool) -> Iterator[None]:
 def say(text: str) -> None:
     """A line that is no error, above the bar if there is one."""
     if not silent:
-        put(f"bcq: {text}")
+        write_line(f"bcq: {text}")
 
 
-def put(line: str) -> None:
+def write_line(line: str) -> None:
     """Writes a line to stderr, above the bar if there is one, whether or not anybody reads it."""
     try:
         tqdm.write(line, file=sys.stderr)
@@ -50,7 +50,7 @@ def discard(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def words(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """A duration for people."""
     if seconds < 90:
         return f"{seconds:.0f} s"
@@ -90,7 +90,7 @@ class Progress:
             self.bar.update(count)
         elif self.shown and time.monotonic() - self.said >= EVERY:
             self.said = time.monotonic()
-            put(self.line())
+            write_line(self.line())
 
     def note(self, remark: str) -> None:
         """Something to stand behind the figures."""
@@ -101,7 +101,7 @@ class Progress:
     def line(self) -> str:
         """What a bar would show."""
         rate = (self.done - self.before) / (time.monotonic() - self.begun)
-        left = f", {words((self.total - self.done) / rate)} to go" if rate else ""
+        left = f", {duration((self.total - self.done) / rate)} to go" if rate else ""
         remark = f", {self.remark}" if self.remark else ""
         return (
             f"{self.what}: {self.done:,} of {self.total:,} {self.unit}s, {rate:.4g}/s{left}{remark}"

@@ -22,12 +22,12 @@ class Role(IntEnum):
 
 def derive(seed: int, role: Role) -> int:
     """The seed that a role makes of a given one, below 2**31 as seeds are throughout."""
-    return numbered(np.random.SeedSequence(seed, spawn_key=(role,)))
+    return as_seed(np.random.SeedSequence(seed, spawn_key=(role,)))
 
 
 def reset_seed(seed: int, episode: int) -> int:
     """The seed an episode starts from."""
-    return numbered(np.random.SeedSequence((seed, episode)))
+    return as_seed(np.random.SeedSequence((seed, episode)))
 
 
 def exploration(seed: int, episode: int) -> np.random.Generator:
@@ -35,6 +35,6 @@ def exploration(seed: int, episode: int) -> np.random.Generator:
     return np.random.default_rng((seed, episode, 1))
 
 
-def numbered(sequence: np.random.SeedSequence) -> int:
+def as_seed(sequence: np.random.SeedSequence) -> int:
     """A sequence of seeds as one number."""
     return int(sequence.generate_state(1)[0] >> 1)

@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcq.data.columns import Finding, Flags, Floats
-from bcq.data.doctor.evidence import Evidence
+from bcq.data.doctor.stored_batch import StoredBatch
 
 SAMPLE = 5_000  # rows that rough figures are taken from
 
 
-def misaligned(batch: Evidence) -> Iterator[Finding]:
+def misaligned(batch: StoredBatch) -> Iterator[Finding]:
     """Rows that do not belong together: the commonest cause of wrong results."""
     if len(batch) < 3:
         return
@@ -65,7 +65,7 @@ def shifted(field: str, offset: str, rows: NDArray[np.int64]) -> Finding:
     )
 
 
-def successor_offset(batch: Evidence) -> str | None:
+def successor_offset(batch: StoredBatch) -> str | None:
     """By which rule next observations are found among the observations, if by any but the next."""
     assert batch.next_observations is not None
     last = len(batch) - 1
@@ -84,7 +84,7 @@ def successor_offset(batch: Evidence) -> str | None:
     return None
 
 
-def end_offset(batch: Evidence, breaks: NDArray[np.float64], *, certain: bool) -> str | None:
+def end_offset(batch: StoredBatch, breaks: NDArray[np.float64], *, certain: bool) -> str | None:
     """By which rule ends stand beside the breaks in the observations, if not on them.
 
     `breaks` says of each row but the last how surely the next one begins something else. Chance
@@ -110,7 +110,7 @@ def end_offset(batch: Evidence, breaks: NDArray[np.float64], *, certain: bool) -
     return None
 
 
-def jumps(batch: Evidence) -> NDArray[np.float64]:
+def jumps(batch: StoredBatch) -> NDArray[np.float64]:
     """How far each observation is from the next, as a rank between 0 and 1."""
     size = np.zeros(len(batch) - 1)
     for column in batch.observations.T:  # one at a time: all would be as large as the batch
@@ -121,7 +121,7 @@ def jumps(batch: Evidence) -> NDArray[np.float64]:
     return ranks
 
 
-def delayed(batch: Evidence) -> Iterator[Finding]:
+def delayed(batch: StoredBatch) -> Iterator[Finding]:
     """Rewards, or actions, that stand one row later than what they belong to."""
     two = np.flatnonzero(batch.inside[:-1] & batch.inside[1:])  # rows that two more follow
     needed = 20 * (2 * batch.observations.shape[1] + batch.actions.shape[1])  # rows a feature
@@ -141,7 +141,7 @@ def delayed(batch: Evidence) -> Iterator[Finding]:
         yield late_by_one("actions", batch)
 
 
-def late_by_one(field: str, batch: Evidence) -> Finding:
+def late_by_one(field: str, batch: StoredBatch) -> Finding:
     """Says that a field is off by a row."""
     return Finding(
         "delayed-rewards" if field == "rewards" else "shifted-actions",

@@ -6,7 +6,7 @@ from hashlib import blake2b
 import numpy as np
 
 from bcq.data.columns import Finding
-from bcq.data.doctor.evidence import Evidence
+from bcq.data.doctor.stored_batch import StoredBatch
 
 FEW = 1_000  # transitions
 
@@ -14,7 +14,7 @@ FEW = 1_000  # transitions
 LONGEST_LIMIT = 1_000  # steps: of Gymnasium's time limits, none of the usual is longer
 
 
-def both_flags(batch: Evidence) -> Iterator[Finding]:
+def both_flags(batch: StoredBatch) -> Iterator[Finding]:
     """An end of both kinds: usual at the very time limit, a slip elsewhere."""
     both = np.flatnonzero(batch.terminated & batch.truncated)
     if len(both) == 0:
@@ -33,7 +33,7 @@ def both_flags(batch: Evidence) -> Iterator[Finding]:
     )
 
 
-def disguised_limit(batch: Evidence) -> Iterator[Finding]:
+def disguised_limit(batch: StoredBatch) -> Iterator[Finding]:
     """Terminals that all come at one length are a time limit."""
     if batch.truncated.any() or len(batch.lengths) < 5:
         return
@@ -54,7 +54,7 @@ def disguised_limit(batch: Evidence) -> Iterator[Finding]:
         )
 
 
-def no_end(batch: Evidence) -> Iterator[Finding]:
+def no_end(batch: StoredBatch) -> Iterator[Finding]:
     """A batch without ends is one episode."""
     if len(batch.ends) == 0:
         yield Finding(
@@ -78,7 +78,7 @@ def no_end(batch: Evidence) -> Iterator[Finding]:
         )
 
 
-def short_episodes(batch: Evidence) -> Iterator[Finding]:
+def short_episodes(batch: StoredBatch) -> Iterator[Finding]:
     """Episodes of one step are rare; flags that mean the opposite make nothing else."""
     single = batch.ends[batch.lengths == 1]
     inverted = len(batch) >= 10 and len(batch.ends) > 0.5 * len(batch)
@@ -104,7 +104,7 @@ def short_episodes(batch: Evidence) -> Iterator[Finding]:
         )
 
 
-def duplicated_episodes(batch: Evidence) -> Iterator[Finding]:
+def duplicated_episodes(batch: StoredBatch) -> Iterator[Finding]:
     """An episode that is there twice counts twice."""
     stops = np.append(batch.starts[1:], len(batch))
     table = np.concatenate([batch.observations, batch.actions, batch.rewards[:, None]], axis=1)
@@ -127,7 +127,7 @@ def duplicated_episodes(batch: Evidence) -> Iterator[Finding]:
         )
 
 
-def small_set(batch: Evidence) -> Iterator[Finding]:
+def small_set(batch: StoredBatch) -> Iterator[Finding]:
     """What the algorithm would like more of."""
     if len(batch) < FEW:
         yield Finding(

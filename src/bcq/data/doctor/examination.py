@@ -23,7 +23,6 @@ from bcq.data.doctor.ends import (
     short_episodes,
     small_set,
 )
-from bcq.data.doctor.evidence import Advice, Evidence
 from bcq.data.doctor.numbers import (
     constant_columns,
     discrete_actions,
@@ -34,14 +33,15 @@ from bcq.data.doctor.numbers import (
     outliers,
     unequal_scales,
 )
-from bcq.data.doctor.report import MENDED, SEVERITIES
-from bcq.data.episodes import without
+from bcq.data.doctor.report import REPAIRABLE, SEVERITIES
+from bcq.data.doctor.stored_batch import AdvisoryCheck, StoredBatch
+from bcq.data.episodes import without_rows
 from bcq.system import interruption
 
 DISCOUNT = 0.99  # the paper's
 
 
-ADVICE: tuple[Advice, ...] = (
+ADVISORY_CHECKS: tuple[AdvisoryCheck, ...] = (
     misaligned,
     delayed,
     disguised_limit,
@@ -80,9 +80,9 @@ class Examination:
         if self.checked.bounds is None:  # a field is missing, or of another shape
             self.checked.require_sound()
         columns = self.checked.columns
-        wrong: dict[str, list[NDArray[np.int64]]] = {kind: [] for kind in MENDED}
+        wrong: dict[str, list[NDArray[np.int64]]] = {kind: [] for kind in REPAIRABLE}
         for finding in self.found:
-            if finding.kind in MENDED and finding.rows is not None:
+            if finding.kind in REPAIRABLE and finding.rows is not None:
                 wrong[finding.kind].append(finding.rows)
         bad = np.zeros(len(columns.arrays["rewards"]), bool)
         for rows in (*wrong["not-finite"], *wrong["duplicated-episode"]):
@@ -90,7 +90,7 @@ class Examination:
         truncated = columns.arrays.get("truncated", np.zeros(len(bad), bool)).copy()
         for rows in wrong["next-mismatch"]:
             truncated[rows] = True
-        arrays, kept = without({**columns.arrays, "truncated": truncated}, bad)
+        arrays, kept = without_rows({**columns.arrays, "truncated": truncated}, bad)
         return replace(
             columns, arrays=arrays, rows=kept if columns.rows is None else columns.rows[kept]
         )
@@ -104,22 +104,22 @@ def examine(checked: Checked, *, discount: float | None = DISCOUNT) -> Examinati
     bad = np.zeros(len(arrays["rewards"]), bool)
     for finding in checked.errors:
         bad[finding.rows] = True
-    arrays, kept = without(arrays, bad)
-    evidence = evidence_of(arrays, checked.bounds, discount)
+    arrays, kept = without_rows(arrays, bad)
+    batch = stored_batch(arrays, checked.bounds, discount)
     advice: list[Finding] = []
     with np.errstate(over="ignore", invalid="ignore"):  # differences of the largest numbers
-        for look in ADVICE if len(kept) else ():
+        for look in ADVISORY_CHECKS if len(kept) else ():
             interruption.check()
-            advice += (replace(finding, rows=kept[finding.rows]) for finding in look(evidence))
+            advice += (replace(finding, rows=kept[finding.rows]) for finding in look(batch))
     return Examination(checked, (*checked.errors, *advice))
 
 
-def evidence_of(
+def stored_batch(
     arrays: Mapping[str, Column], bounds: ActionBounds, discount: float | None
-) -> Evidence:
+) -> StoredBatch:
     """The arrays as the checks want them."""
     terminated = arrays["terminated"].astype(bool)
-    return Evidence(
+    return StoredBatch(
         observations=arrays["observations"],
         actions=arrays["actions"],
         rewards=arrays["rewards"],

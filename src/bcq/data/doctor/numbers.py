@@ -7,12 +7,12 @@ import numpy as np
 
 from bcq.data.columns import Finding
 from bcq.data.doctor.alignment import SAMPLE
-from bcq.data.doctor.evidence import Evidence, columns_in_words
+from bcq.data.doctor.stored_batch import StoredBatch, columns_in_words
 
 FAR = 10.0  # from zero: measured, a column at 17 that varies by 2 leaves BCQ's VAE with one action
 
 
-def constant_columns(batch: Evidence) -> Iterator[Finding]:
+def constant_columns(batch: StoredBatch) -> Iterator[Finding]:
     """A column that never changes says nothing, or is the wrong column."""
     for field, values in (("observations", batch.observations), ("actions", batch.actions)):
         constant = np.flatnonzero((values == values[0]).all(axis=0))
@@ -29,7 +29,7 @@ def constant_columns(batch: Evidence) -> Iterator[Finding]:
             )
 
 
-def duplicate_columns(batch: Evidence) -> Iterator[Finding]:
+def duplicate_columns(batch: StoredBatch) -> Iterator[Finding]:
     """The same column twice is usually a slip in the mapping."""
     for field, values in (("observations", batch.observations), ("actions", batch.actions)):
         seen: dict[bytes, int] = {}
@@ -50,7 +50,7 @@ def duplicate_columns(batch: Evidence) -> Iterator[Finding]:
             )
 
 
-def flat_rewards(batch: Evidence) -> Iterator[Finding]:
+def flat_rewards(batch: StoredBatch) -> Iterator[Finding]:
     """Rewards that are all one number can only teach when to end."""
     if len(batch) > 1 and (batch.rewards == batch.rewards[0]).all():
         yield Finding(
@@ -64,7 +64,7 @@ def flat_rewards(batch: Evidence) -> Iterator[Finding]:
         )
 
 
-def far_from_bounds(batch: Evidence) -> Iterator[Finding]:
+def far_from_bounds(batch: StoredBatch) -> Iterator[Finding]:
     """Actions that use a small part of their range are on another scale, or the bounds are."""
     reach = np.abs(batch.bounds.normalise(batch.actions)).max(axis=0)
     moving = np.ptp(batch.actions, axis=0) > 0
@@ -82,7 +82,7 @@ def far_from_bounds(batch: Evidence) -> Iterator[Finding]:
         )
 
 
-def discrete_actions(batch: Evidence) -> Iterator[Finding]:
+def discrete_actions(batch: StoredBatch) -> Iterator[Finding]:
     """Few values: these algorithms choose among all between the bounds."""
     sample = batch.actions[:: max(1, len(batch) // SAMPLE)]
     few = [
@@ -104,7 +104,7 @@ def discrete_actions(batch: Evidence) -> Iterator[Finding]:
         )
 
 
-def unequal_scales(batch: Evidence) -> Iterator[Finding]:
+def unequal_scales(batch: StoredBatch) -> Iterator[Finding]:
     """Columns so unequal that a network sees only the largest."""
     spread = batch.spread
     moving = np.flatnonzero(spread > 0)
@@ -121,7 +121,7 @@ def unequal_scales(batch: Evidence) -> Iterator[Finding]:
         )
 
 
-def far_from_zero(batch: Evidence) -> Iterator[Finding]:
+def far_from_zero(batch: StoredBatch) -> Iterator[Finding]:
     """Columns that vary little around a large value."""
     spread = batch.spread
     mean = np.abs(batch.observations.mean(axis=0, dtype=np.float64))
@@ -152,7 +152,7 @@ def far_from_zero(batch: Evidence) -> Iterator[Finding]:
         )
 
 
-def outliers(batch: Evidence) -> Iterator[Finding]:
+def outliers(batch: StoredBatch) -> Iterator[Finding]:
     """Single values far beyond all others, with nothing in between: heavy tails are no fault."""
     if len(batch) < 100:
         return

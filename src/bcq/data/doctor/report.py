@@ -14,12 +14,9 @@ SEVERITIES = ("error", "warning", "note")
 SHOWN_ROWS = 5
 
 
-# What can be mended without inventing, moving or rescaling anything.
-MENDED = {
-    "not-finite": "left out",
-    "duplicated-episode": "left out",
-    "next-mismatch": "episodes cut there",
-}
+# Repaired without inventing, moving or rescaling anything: rows of the first two kinds are left
+# out, and the episode is cut at rows of the third.
+REPAIRABLE = ("not-finite", "duplicated-episode", "next-mismatch")
 
 
 def as_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
@@ -34,7 +31,7 @@ def as_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
             "count": 0 if finding.rows is None else len(finding.rows),
             "why": finding.why,
             "remedy": finding.remedy,
-            "mended_by_fix": finding.kind in MENDED,
+            "mended_by_fix": finding.kind in REPAIRABLE,
         }
         for finding in findings
     ]
@@ -47,11 +44,11 @@ def as_text(findings: Sequence[Finding]) -> str:
     lines = [f"doctor         {', '.join(words)}"]
     for finding in findings:
         rows = "" if finding.rows is None else f" [{rows_in_words(finding.rows)}]"
-        mended = "; --fix does this" if finding.kind in MENDED else ""
+        repair = "; --fix does this" if finding.kind in REPAIRABLE else ""
         lines += [
             f"{finding.severity:<14} {finding.field}: {finding.problem}{rows}",
             f"{'':<14} {finding.why}",
-            f"{'':<14} -> {finding.remedy}{mended}",
+            f"{'':<14} -> {finding.remedy}{repair}",
         ]
     return "\n".join(lines)
 

@@ -33,7 +33,7 @@ TABLE_NAMES: Names = {
 
 
 @contextmanager
-def told_of(path: Path) -> Iterator[None]:
+def explain_read_errors(path: Path) -> Iterator[None]:
     """Errors of the reader as words about the file."""
     try:
         yield
@@ -46,7 +46,7 @@ def told_of(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def room_for_a_copy() -> Iterator[None]:
+def explain_temporary_disk_errors() -> Iterator[None]:
     """What the disk of temporary files refuses, in words."""
     try:
         yield
@@ -57,7 +57,7 @@ def room_for_a_copy() -> Iterator[None]:
         ) from error
 
 
-def mapped(schema: pa.Schema, names: Mapping[str, Sequence[str]]) -> Names:
+def map_columns(schema: pa.Schema, names: Mapping[str, Sequence[str]]) -> Names:
     """Which columns are what, if each is of a type that can be it."""
     found = find_columns(names, TABLE_NAMES, schema.names)
     for name in ("observations", "actions", "rewards"):
@@ -71,7 +71,7 @@ def mapped(schema: pa.Schema, names: Mapping[str, Sequence[str]]) -> Names:
             if schema.names.count(column) > 1:
                 raise InputError(f"{column}: several columns have this name")
             kind = schema.field(column).type
-            if not (is_number(kind) or (name in KEYS and is_key(kind))):
+            if not (can_be_number(kind) or (name in KEYS and can_be_key(kind))):
                 raise InputError(
                     f"{name}: column {column} contains {kind}, not numbers; store one "
                     "number per column"
@@ -79,31 +79,31 @@ def mapped(schema: pa.Schema, names: Mapping[str, Sequence[str]]) -> Names:
     return found
 
 
-def is_number(kind: pa.DataType) -> bool:
+def can_be_number(kind: pa.DataType) -> bool:
     """Whether a column can be observations, actions, rewards or flags."""
     of = pa.types
     return of.is_integer(kind) or of.is_floating(kind) or of.is_boolean(kind) or of.is_decimal(kind)
 
 
-def is_key(kind: pa.DataType) -> bool:
+def can_be_key(kind: pa.DataType) -> bool:
     """Whether a column can say which episode or when."""
     of = pa.types
     return (
         of.is_temporal(kind)
         or of.is_string(kind)
         or of.is_large_string(kind)
-        or (of.is_dictionary(kind) and is_key(kind.value_type))
+        or (of.is_dictionary(kind) and can_be_key(kind.value_type))
     )
 
 
-def numbers(column: pa.Array) -> NDArray[Any]:
+def as_float64(column: pa.Array) -> NDArray[Any]:
     """A column as float64; what is missing becomes NaN, which the checks of a batch find."""
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.uint8())
     return column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
 
 
-def batches(
+def record_batches(
     file: pq.ParquetFile, names: Names, wanted: Sequence[str], groups: list[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Some columns of some row groups (of all), in the file's order."""
@@ -123,7 +123,7 @@ def as_parquet(path: Path, parquet: Path, names: Mapping[str, Sequence[str]]) ->
     options = pyarrow.csv.ReadOptions(block_size=CSV_BLOCK, use_threads=False)
     with pyarrow.csv.open_csv(path, options) as reader:
         schema = reader.schema
-    found = mapped(schema, names)
+    found = map_columns(schema, names)
     types = {
         column: pa.float64()
         for name, columns in found.items()
@@ -135,7 +135,7 @@ def as_parquet(path: Path, parquet: Path, names: Mapping[str, Sequence[str]]) ->
     convert = pyarrow.csv.ConvertOptions(column_types=types, include_columns=wanted)
     with (
         pyarrow.csv.open_csv(path, options, convert_options=convert) as reader,
-        room_for_a_copy(),
+        explain_temporary_disk_errors(),
         pq.ParquetWriter(parquet, reader.schema, compression="lz4") as writer,
     ):
         for batch in reader:

@@ -43,17 +43,17 @@ def read(path: Path) -> Columns:
                 arrays={
                     ours: values
                     for name, ours in NAMES.items()
-                    if (values := column(file, name)) is not None
+                    if (values := read_column(file, name)) is not None
                 },
                 provenance=Provenance(
-                    environment=text(file, "environment"),
-                    recipe=text(file, "recipe"),
-                    behaviour=text(file, "behaviour"),
+                    environment=read_text(file, "environment"),
+                    recipe=read_text(file, "recipe"),
+                    behaviour=read_text(file, "behaviour"),
                     seed=None if "seed" not in file.attrs else int(file.attrs["seed"]),
-                    version=text(file, "version"),
+                    version=read_text(file, "version"),
                 ),
-                action_low=bound(file, "action_low"),
-                action_high=bound(file, "action_high"),
+                action_low=read_bound(file, "action_low"),
+                action_high=read_bound(file, "action_high"),
             )
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
@@ -61,7 +61,7 @@ def read(path: Path) -> Columns:
         raise InputError(f"{path}: cannot be read as HDF5: {error}") from error
 
 
-def column(file: h5py.Group, name: str) -> Column | None:
+def read_column(file: h5py.Group, name: str) -> Column | None:
     """One array of the file itself, if it is there: links that lead elsewhere are not followed.
 
     By h5py's inner interface: the outer one takes three times as long for each of the many small
@@ -102,13 +102,13 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Column:
     return memory[start : start + size].view(dtype).reshape(shape)
 
 
-def text(file: h5py.File, name: str) -> str | None:
+def read_text(file: h5py.File, name: str) -> str | None:
     """An attribute as text."""
     value = file.attrs.get(name)
     return value.decode() if isinstance(value, bytes) else None if value is None else str(value)
 
 
-def bound(file: h5py.File, name: str) -> Column | None:
+def read_bound(file: h5py.File, name: str) -> Column | None:
     """An action bound, one number a dimension."""
     return None if name not in file.attrs else np.atleast_1d(np.asarray(file.attrs[name], float))
 
@@ -164,7 +164,7 @@ class FileForHDF5(io.FileIO):
 
 
 @contextmanager
-def created(path: Path, **options: Any) -> Iterator[tuple[h5py.File, FileForHDF5]]:
+def new_file(path: Path, **options: Any) -> Iterator[tuple[h5py.File, FileForHDF5]]:
     """A new HDF5 file, and the file that it is in; the latter's failure is raised in the end."""
     with FileForHDF5(path) as disk:
         with h5py.File(disk, "w", **options) as file:
@@ -182,7 +182,7 @@ def write_parts(parts: Iterable[Dataset], path: Path) -> int:
     rows = 0
     with (
         replacing(path) as temporary,
-        created(temporary, rdcc_nbytes=CHUNK_CACHE) as (file, disk),
+        new_file(temporary, rdcc_nbytes=CHUNK_CACHE) as (file, disk),
     ):
         for part in parts:
             columns = part.columns()

@@ -34,7 +34,7 @@ def parse_columns(words: Sequence[str]) -> Names:
     pairs = [word.split("=", 1) for word in words]
     if any(len(pair) != 2 for pair in pairs):
         raise InputError("columns: give NAME=COLUMN,COLUMN,... for each role, or one mapping file")
-    return checked({name: columns.split(",") for name, columns in pairs}, "columns")
+    return check_mapping({name: columns.split(",") for name, columns in pairs}, "columns")
 
 
 def read_mapping(path: Path) -> Names:
@@ -51,10 +51,10 @@ def read_mapping(path: Path) -> Names:
         raise InputError(f"{path}: is neither JSON nor TOML: {error}") from error
     if not isinstance(content, dict):
         raise InputError(f"{path}: must map names to columns")
-    return checked(content, str(path))
+    return check_mapping(content, str(path))
 
 
-def checked(content: Mapping[str, object], source: str) -> Names:
+def check_mapping(content: Mapping[str, object], source: str) -> Names:
     """The mapping, if it has the form of one."""
     names: Names = {}
     for name, value in content.items():

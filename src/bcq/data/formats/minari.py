@@ -19,7 +19,7 @@ import numpy as np
 
 from bcq.data.columns import Column, Columns, Finding, Provenance
 from bcq.data.dataset import Dataset
-from bcq.data.formats.hdf5 import column, created
+from bcq.data.formats.hdf5 import new_file, read_column
 from bcq.system import interruption
 from bcq.system.errors import InputError
 from bcq.system.files import make_directory, require_regular
@@ -104,7 +104,9 @@ def read_episodes(file: h5py.File) -> Iterator[dict[str, Column]]:
 
 def read_episode(group: h5py.Group) -> dict[str, Column]:
     """One episode, checked as far as it must be to be taken apart."""
-    observations, actions, *flat = (required(group, n) for n in ("observations", "actions", *FLAT))
+    observations, actions, *flat = (
+        read_required(group, n) for n in ("observations", "actions", *FLAT)
+    )
     rewards, terminated, truncated = (values.reshape(len(values)) for values in flat)
     steps = len(rewards)
     if len(observations) != steps + 1:
@@ -115,7 +117,7 @@ def read_episode(group: h5py.Group) -> dict[str, Column]:
     for name, values in (("actions", actions), *zip(FLAT, flat, strict=True)):
         if len(values) != steps:
             raise InputError(f"{name}: has {len(values)} rows for {steps} rewards")
-    found = {name: column(group, f"infos/{name}") for name in STATES}
+    found = {name: read_column(group, f"infos/{name}") for name in STATES}
     states = {name: values for name, values in found.items() if values is not None}
     if any(len(values) < steps for values in states.values()):
         raise InputError(f"infos: has fewer states than the {steps} steps")
@@ -130,9 +132,9 @@ def read_episode(group: h5py.Group) -> dict[str, Column]:
     }
 
 
-def required(group: h5py.Group, name: str) -> Column:
+def read_required(group: h5py.Group, name: str) -> Column:
     """An array that an episode cannot do without."""
-    values = column(group, name)
+    values = read_column(group, name)
     if values is None:
         raise InputError(f"{name}: is missing")
     return values
@@ -184,7 +186,7 @@ def write(dataset: Dataset, folder: Path, identity: str) -> None:
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     make_directory(temporary / "data")
     try:
-        with created(temporary / "data" / "main_data.hdf5", track_order=True) as (file, disk):
+        with new_file(temporary / "data" / "main_data.hdf5", track_order=True) as (file, disk):
             for number, (start, stop) in enumerate(dataset.episodes.tolist()):
                 write_episode(file.create_group(f"episode_{number}"), dataset, number, start, stop)
                 disk.raise_failure()

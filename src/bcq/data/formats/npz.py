@@ -24,10 +24,11 @@ def read(path: Path, names: Mapping[str, Sequence[str]]) -> Columns:
         with zipfile.ZipFile(path) as archive:
             members = {Path(name).stem: name for name in archive.namelist() if is_array(name)}
             arrays = {
-                ours: array(archive, members[name]) for ours, name in chosen(names, members).items()
+                ours: read_array(archive, members[name])
+                for ours, name in choose_arrays(names, members).items()
             }
             low, high = (
-                array(archive, members[name]) if name in members else None for name in BOUNDS
+                read_array(archive, members[name]) if name in members else None for name in BOUNDS
             )
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
@@ -41,7 +42,7 @@ def is_array(name: str) -> bool:
     return name.endswith(".npy") and "/" not in name and "\\" not in name
 
 
-def chosen(names: Mapping[str, Sequence[str]], members: Mapping[str, str]) -> dict[str, str]:
+def choose_arrays(names: Mapping[str, Sequence[str]], members: Mapping[str, str]) -> dict[str, str]:
     """Ours -> the file's, for each column that is there."""
     arrays = {n: patterns for n, patterns in USUAL_NAMES.items() if n not in ("episode", "step")}
     for ours in names:
@@ -56,11 +57,11 @@ def chosen(names: Mapping[str, Sequence[str]], members: Mapping[str, str]) -> di
     return {ours: columns[0] for ours, columns in found.items()}
 
 
-def array(archive: zipfile.ZipFile, name: str) -> Column:
+def read_array(archive: zipfile.ZipFile, name: str) -> Column:
     """One array, read by its header alone: a header that asks for objects is refused."""
     member = archive.getinfo(name)
     with archive.open(member) as file:
-        shape, in_columns, kind = header(file)
+        shape, in_columns, kind = read_header(file)
         if kind.kind not in NUMBERS:
             raise InputError(f"{name}: contains {kind}, not numbers; no pickle is opened")
         size = math.prod(shape) * kind.itemsize
@@ -73,7 +74,7 @@ def array(archive: zipfile.ZipFile, name: str) -> Column:
     return values.reshape(shape, order="F" if in_columns else "C").copy()
 
 
-def header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, whether columns come first, and type."""
     match npy.read_magic(file):
         case (1, 0):

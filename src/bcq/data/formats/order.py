@@ -10,20 +10,20 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bcq.data.columns import Finding
-from bcq.data.formats.arrow import batches
+from bcq.data.formats.arrow import record_batches
 from bcq.data.formats.mapping import Names
 from bcq.system.errors import InputError
 
 GAP = 1.5  # times the usual step: more, and rows are missing in between
 
 
-def key(file: pq.ParquetFile, names: Names, name: str) -> NDArray[Any] | None:
+def read_key(file: pq.ParquetFile, names: Names, name: str) -> NDArray[Any] | None:
     """The column that says which episode, or when, as numbers."""
     if name not in names:
         return None
     known: dict[str, int] = {}  # episodes by text, numbered as they appear
     found = [np.empty(0, np.int64)]
-    for batch in batches(file, names, [name]):
+    for batch in record_batches(file, names, [name]):
         column = batch.column(0)
         if column.null_count:
             first = sum(map(len, found)) + int(np.argmax(column.is_null().to_numpy(False)))

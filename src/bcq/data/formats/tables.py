@@ -30,16 +30,16 @@ from bcq.data.dataset import Dataset
 from bcq.data.episodes import transitions
 from bcq.data.formats.arrow import (
     KEYS,
+    as_float64,
     as_parquet,
-    batches,
+    explain_read_errors,
+    explain_temporary_disk_errors,
     group_sizes,
-    mapped,
-    numbers,
-    room_for_a_copy,
-    told_of,
+    map_columns,
+    record_batches,
 )
 from bcq.data.formats.mapping import Names
-from bcq.data.formats.order import find_gaps, is_in_order, key, no_terminals, rows_moved
+from bcq.data.formats.order import find_gaps, is_in_order, no_terminals, read_key, rows_moved
 from bcq.system.errors import InputError
 
 WINDOW_BYTES = 2**26  # of numbers that are in memory at a time while a table is converted
@@ -76,7 +76,7 @@ class Log:
         for group, (first, end) in enumerate(pairwise(ends)):
             if self.places is None and (end <= start or first >= stop):
                 continue
-            for batch in batches(self.file, self.names, list(arrays), [group]):
+            for batch in record_batches(self.file, self.names, list(arrays), [group]):
                 rows = slice(first, first := first + len(batch))
                 places = (
                     np.arange(rows.start, rows.stop) if self.places is None else self.places[rows]
@@ -109,14 +109,14 @@ class Log:
             for i, column in enumerate(self.names.get(name, ())):
                 target = arrays[name][:, i] if name in MATRICES else arrays[name]
                 with np.errstate(over="ignore"):  # what float32 cannot hold is found as infinite
-                    target[places] = numbers(batch.column(column))[chosen]
+                    target[places] = as_float64(batch.column(column))[chosen]
 
     def action_range(self) -> tuple[Column, Column]:
         """Smallest and largest action in each dimension."""
         columns = self.names.get("actions", ())
         low, high = np.full(len(columns), np.inf), np.full(len(columns), -np.inf)
-        for batch in batches(self.file, self.names, ["actions"]):
-            values = np.stack([numbers(batch.column(column)) for column in columns])
+        for batch in record_batches(self.file, self.names, ["actions"]):
+            values = np.stack([as_float64(batch.column(column)) for column in columns])
             low = np.fmin(low, np.fmin.reduce(values, axis=1))
             high = np.fmax(high, np.fmax.reduce(values, axis=1))
         return low, high
@@ -124,7 +124,7 @@ class Log:
 
 def read(path: Path, names: Mapping[str, Sequence[str]]) -> Columns:
     """The whole table, its rows in order, time-outs where an episode is cut."""
-    with opened(path, names) as log, told_of(path):
+    with open_log(path, names) as log, explain_read_errors(path):
         arrays = log.window(0, len(log))
         return Columns(log.source, arrays, Provenance(), rows=log.order, findings=log.findings)
 
@@ -135,7 +135,7 @@ def parts(
     """The table as batches that follow one another, so that it is never in memory whole."""
     for start, stop in pairwise(window_ends(log)):
         ahead = min(stop + 1, len(log))  # the row after the last gives its next observation
-        with told_of(Path(log.source)):
+        with explain_read_errors(Path(log.source)):
             arrays = log.window(start, ahead)
         rows = np.arange(start, ahead) if log.order is None else log.order[start:ahead]
         checked = check(Columns(log.source, arrays, Provenance(environment), rows=rows), bounds)
@@ -163,32 +163,32 @@ def window_ends(log: Log) -> list[int]:
 
 
 @contextmanager
-def opened(path: Path, names: Mapping[str, Sequence[str]]) -> Iterator[Log]:
+def open_log(path: Path, names: Mapping[str, Sequence[str]]) -> Iterator[Log]:
     """The table with its rows in order; a CSV file is first put into a temporary Parquet file."""
-    with told_of(path), room_for_a_copy():
+    with explain_read_errors(path), explain_temporary_disk_errors():
         temporary = TemporaryDirectory()
     with temporary as folder:
-        with told_of(path):
+        with explain_read_errors(path):
             parquet = path if path.suffix == ".parquet" else Path(folder) / "log.parquet"
             if parquet != path:
                 as_parquet(path, parquet, names)
             # Buffered, not mapped nor fetched ahead: a page of a column at a time is in memory.
             file = pq.ParquetFile(parquet, pre_buffer=False, buffer_size=2**20)
         with file:
-            with told_of(path):
-                names = mapped(file.schema_arrow, names)
-                log = in_order(str(path), file, names, parquet.stat().st_size)
+            with explain_read_errors(path):
+                names = map_columns(file.schema_arrow, names)
+                log = put_in_order(str(path), file, names, parquet.stat().st_size)
             yield log
 
 
-def in_order(source: str, file: pq.ParquetFile, names: Names, size: int) -> Log:
+def put_in_order(source: str, file: pq.ParquetFile, names: Names, size: int) -> Log:
     """Puts the rows of each episode together and in the order of their steps."""
     rows = file.metadata.num_rows
     if rows == 0:
         raise InputError("has no rows")
     if rows > ROWS_PER_BYTE * size:
         raise InputError(f"claims {rows:,} rows in {size:,} bytes; its header is damaged")
-    episodes, steps = (key(file, names, name) for name in KEYS)
+    episodes, steps = (read_key(file, names, name) for name in KEYS)
     findings: list[Finding] = []
     order = None
     if episodes is None and steps is not None:

@@ -14,7 +14,7 @@ SAME = 1e-3  # of a column's standard deviation: closer is the same number, roun
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class StoredBatch:
     """A batch as its file has it, for the checks to look at."""
 
     observations: Floats
@@ -65,7 +65,7 @@ class Evidence:
         return (np.abs(one - other) <= (SAME * self.spread).astype(np.float32)).all(axis=1)
 
 
-Advice = Callable[[Evidence], Iterator[Finding]]
+AdvisoryCheck = Callable[[StoredBatch], Iterator[Finding]]
 
 
 def columns_in_words(columns: Sequence[int] | NDArray[np.int64]) -> str:
