@@ -161,7 +161,10 @@ def test_what_is_no_data_file_is_named(tmp_path: Path, refusal: Refusal) -> None
         ("missing.hdf5", "no such file"),
         ("folder.hdf5", "is a folder"),
         ("empty.hdf5", "cannot be read as HDF5"),
-        ("table.csv", "observations: is missing; give it with --columns (there are 0, 1)"),
+        (
+            "table.csv",
+            "observations: is missing; give its column in columns (there are 0, 1); use --",
+        ),
         ("table.pkl", "unknown file type"),
     ):
         message = refusal("train", "bcq", "--data", name, *TINY)
@@ -653,9 +656,10 @@ def test_every_option_that_an_error_names_has_a_hint() -> None:
         keyword.value.value
         for path in sources
         for call in ast.walk(ast.parse(path.read_text()))
-        if isinstance(call, ast.Call) and getattr(call.func, "id", None) == "InputError"
+        if isinstance(call, ast.Call)
+        and getattr(call.func, "id", None) in ("InputError", "Finding")
         for keyword in call.keywords
-        if isinstance(keyword.value, ast.Constant)
+        if keyword.arg == "option" and isinstance(keyword.value, ast.Constant)
     }
     assert named == cli.HINTS.keys()
 

@@ -70,7 +70,10 @@ def test_algorithms_know_nothing_of_environments_files_or_arguments() -> None:
 
 
 def test_messages_of_the_library_do_not_name_options_of_the_command_line() -> None:
-    rooms = ("bcq.runs", "bcq.training", "bcq.simulation", "bcq.collection", "bcq.judging")
+    rooms = (
+        *("bcq.runs", "bcq.training", "bcq.simulation", "bcq.collection", "bcq.judging"),
+        *("bcq.data", "bcq.system"),
+    )
     for module, path in modules().items():
         texts = [
             node.value

@@ -623,7 +623,7 @@ def test_bounds_of_a_table_are_those_of_all_its_parts(
     write(path, log)
     monkeypatch.setattr(tables, "WINDOW_BYTES", 4 * len(log) * 5)
     monkeypatch.setattr(arrow, "BATCH_ROWS", 4)
-    assert "--action-margin" in refusal(path)
+    assert "action_margin" in refusal(path)
     convert(path, path.with_name("log.hdf5"), Options(action_margin=0.1))
     bounds = bcq.load(path.with_name("log.hdf5")).bounds
     np.testing.assert_allclose(bounds.low, [-14, 7])

@@ -16,9 +16,14 @@ from bcq.system import interruption, progress
 from bcq.system.errors import BCQError, InputError, InterruptionError
 
 NOTHING_SAVED = "nothing was saved; run the same command to start again"
-# What to do about an error of the library, by the setting that it names (`InputError.option`).
+# What to do about an error or a finding of the library, by the setting that it names (`option`).
 HINTS = {
+    "action_low": "use --action-low and --action-high",
+    "action_margin": "use --action-low and --action-high, or --action-margin 0.05",
+    "columns": "use --columns ROLE=COLUMN",
+    "discount": "`bcq train --discount` sets it",
     "env": "give it with --env",
+    "fix": "`bcq inspect --fix` does this",
     "policy": "train one with `bcq experts train` and give its folder with --policy",
     "resume": "add --resume to continue it, or give another folder with --out",
 }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
-from bcq.cli.verbs import ReadingOptions, Verb, beside
+from bcq.cli.verbs import ReadingOptions, Verb, beside, with_hint
 from bcq.data.columns import Finding
 from bcq.data.dataset import Dataset
 from bcq.data.doctor.examination import examine
@@ -38,7 +38,7 @@ class Inspect(Verb):
         """Prints and draws."""
         checked = open_batch(self.data, self.reading.options(self.env))
         examination = examine(checked)
-        findings = examination.findings
+        findings = [with_hint(finding) for finding in examination.findings]
         if self.fix is not None:
             require_new(self.fix)
             save(Dataset.from_columns(examination.repaired(), checked.bounds), self.fix)
@@ -78,7 +78,7 @@ class Convert(Verb):
         """Converts and says how much."""
         rows, findings = convert(self.source, self.target, self.reading.options(self.env))
         for finding in findings:
-            progress.say(f"{finding.severity}: {self.source}: {finding}")
+            progress.say(f"{finding.severity}: {self.source}: {with_hint(finding)}")
         print(f"{self.target}: {rows:,} transitions; `bcq inspect` summarises them")
 
 

@@ -11,7 +11,7 @@ from tyro.extras import SubcommandApp
 
 from bcq.algorithms import ALGORITHMS, name_of
 from bcq.algorithms.learning import AlgorithmConfig
-from bcq.cli.verbs import ReadingOptions, Verb, beside
+from bcq.cli.verbs import ReadingOptions, Verb, beside, with_hint
 from bcq.data.dataset import Dataset
 from bcq.data.doctor.examination import examine
 from bcq.data.opening import open_batch
@@ -61,7 +61,7 @@ class Train(Verb, Generic[Config]):
         dataset = Dataset.from_checked(checked)
         for finding in examine(checked, discount=self.algorithm.discount).findings:
             if finding.severity == "warning":
-                progress.say(f"warning: {self.data}: {finding}")
+                progress.say(f"warning: {self.data}: {with_hint(finding)}")
         return dataset
 
 

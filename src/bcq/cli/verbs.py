@@ -1,10 +1,11 @@
 """What verbs share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-from bcq.cli.application import NOTHING_SAVED
+from bcq.cli.application import HINTS, NOTHING_SAVED
+from bcq.data.columns import Finding
 from bcq.data.formats.mapping import parse_columns
 from bcq.data.formats.minari import PREFIX
 from bcq.data.opening import Options
@@ -47,6 +48,13 @@ class ReadingOptions:
             action_margin=self.action_margin,
             bounds_of=registered_bounds,
         )
+
+
+def with_hint(finding: Finding) -> Finding:
+    """The finding with the option that helps added to its remedy."""
+    if finding.option is None:
+        return finding
+    return replace(finding, remedy=f"{finding.remedy}; {HINTS[finding.option]}")
 
 
 def beside(data: Path) -> Path:

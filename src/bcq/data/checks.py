@@ -109,6 +109,7 @@ def not_finite(arrays: Mapping[str, Column]) -> Iterator[Finding]:
                 "remove or repair these rows",
                 "one such number spreads to every weight; numbers too large for float32 count too",
                 np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1)),
+                option="fix",
             )
 
 
@@ -152,10 +153,11 @@ def out_of_bounds(actions: Floats, bounds: ActionBounds) -> Iterator[Finding]:
             "actions",
             f"{actions[bad[0]].tolist()} is not between {bounds.low.tolist()} and "
             f"{bounds.high.tolist()} (one of {len(bad)} such rows)",
-            "give the true bounds with --action-low and --action-high, or take them from the data "
-            "with --action-margin 0.05",
+            "give the true bounds as action_low and action_high, or take them from the data with "
+            "action_margin",
             why,
             bad,
+            option="action_margin",
         )
 
 
@@ -172,7 +174,7 @@ class Checked:
         if self.errors or self.bounds is None:
             others = f" (other problems: {len(self.errors) - 1})" * (len(self.errors) > 1)
             first = self.columns.in_file(self.errors[0])
-            raise InputError(f"{self.columns.source}: {first}{others}")
+            raise InputError(f"{self.columns.source}: {first}{others}", option=first.option)
         return self.bounds
 
 
@@ -198,4 +200,4 @@ def bounds_of(columns: Columns, size: int) -> ActionBounds:
     try:
         return ActionBounds(low, high)
     except InputError as error:
-        raise InputError(f"{columns.source}: {error}") from error
+        raise error.within(columns.source) from error

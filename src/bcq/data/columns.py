@@ -50,6 +50,7 @@ class Finding:
     why: str = ""
     rows: NDArray[np.int64] | None = None  # all rows concerned, where it is about rows
     severity: Severity = "error"
+    option: str | None = None  # the setting that helps, as in `InputError`
 
     def __str__(self) -> str:
         where = self.field if self.rows is None else f"{self.field}, row {self.rows[0]}"

@@ -43,9 +43,14 @@ class Options:
 
     def __post_init__(self) -> None:
         if (self.action_low is None) != (self.action_high is None):
-            raise InputError("--action-low and --action-high must be given together")
+            raise InputError(
+                "action_low and action_high must be given together", option="action_low"
+            )
         if self.action_low is not None and self.action_margin is not None:
-            raise InputError("--action-margin replaces the bounds; give one or the other")
+            raise InputError(
+                "action_margin replaces action_low and action_high; give one or the other",
+                option="action_margin",
+            )
 
     def bounds(self) -> ActionBounds | None:
         """Those given."""
@@ -66,7 +71,7 @@ def read(path: str | Path, options: Options) -> Columns:
     if path.suffix == ".npz":
         return npz.read(path, options.columns)
     if options.columns:
-        raise InputError(f"{path}: has the column names of D4RL; --columns is for tables and npz")
+        raise InputError(f"{path}: has the column names of D4RL; columns is for tables and npz")
     return hdf5.read(path)
 
 

@@ -16,6 +16,10 @@ class InputError(BCQError):
         super().__init__(message)
         self.option = option
 
+    def within(self, place: object) -> "InputError":
+        """The same error with the file, or the part of it, that it is about."""
+        return InputError(f"{place}: {self}", option=self.option)
+
 
 class DivergenceError(BCQError):
     """Training produced numbers that are not finite."""

@@ -47,6 +47,7 @@ def mismatch(wrong: NDArray[np.int64]) -> Finding:
         "a wrong next observation leads to a wrong value; an unmarked end joins two episodes",
         wrong,
         "warning",
+        option="fix",
     )
 
 

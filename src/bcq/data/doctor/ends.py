@@ -124,6 +124,7 @@ def duplicated_episodes(batch: StoredBatch) -> Iterator[Finding]:
             "copied data counts twice and hides how little data there is",
             np.concatenate(copies),
             "warning",
+            option="fix",
         )
 
 
@@ -148,8 +149,9 @@ def small_set(batch: StoredBatch) -> Iterator[Finding]:
             "episodes",
             f"the longest has {batch.lengths.max()} steps; discount {batch.discount:g} looks "
             f"{horizon:.0f} steps ahead",
-            "lower --discount if only episodes of this length matter",
+            "lower the discount if only episodes of this length matter",
             "values then depend on bootstrapping beyond the logged data",
             batch.ends[batch.lengths == batch.lengths.max()],
             "note",
+            option="discount",
         )

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bcq.data.bounds import ActionBounds
 from bcq.data.checks import Checked, check
@@ -33,7 +32,7 @@ from bcq.data.doctor.numbers import (
     outliers,
     unequal_scales,
 )
-from bcq.data.doctor.report import REPAIRABLE, SEVERITIES
+from bcq.data.doctor.report import SEVERITIES
 from bcq.data.doctor.stored_batch import AdvisoryCheck, StoredBatch
 from bcq.data.episodes import without_rows
 from bcq.system import interruption
@@ -76,20 +75,19 @@ class Examination:
         return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
 
     def repaired(self) -> Columns:
-        """Mends what can be mended safely: what is left is as true as it was."""
+        """Leaves out rows and cuts episodes, for findings whose option is `fix`.
+
+        Nothing is invented, moved or rescaled.
+        """
         if self.checked.bounds is None:  # a field is missing, or of another shape
             self.checked.require_sound()
         columns = self.checked.columns
-        wrong: dict[str, list[NDArray[np.int64]]] = {kind: [] for kind in REPAIRABLE}
+        bad, broken = np.zeros((2, len(columns.arrays["rewards"])), bool)
         for finding in self.found:
-            if finding.kind in REPAIRABLE and finding.rows is not None:
-                wrong[finding.kind].append(finding.rows)
-        bad = np.zeros(len(columns.arrays["rewards"]), bool)
-        for rows in (*wrong["not-finite"], *wrong["duplicated-episode"]):
-            bad[rows] = True
+            if finding.option == "fix":
+                (broken if finding.kind == "next-mismatch" else bad)[finding.rows] = True
         truncated = columns.arrays.get("truncated", np.zeros(len(bad), bool)).copy()
-        for rows in wrong["next-mismatch"]:
-            truncated[rows] = True
+        truncated[broken] = True
         arrays, kept = without_rows({**columns.arrays, "truncated": truncated}, bad)
         return replace(
             columns, arrays=arrays, rows=kept if columns.rows is None else columns.rows[kept]

@@ -75,10 +75,11 @@ def far_from_bounds(batch: StoredBatch) -> Iterator[Finding]:
             "actions",
             f"small range in {columns_in_words(small)}: at most {reach[small].min():.2g} of the "
             "way to the bounds",
-            "check the bounds; give the true bounds with --action-low and --action-high",
+            "check the bounds; give the true bounds as action_low and action_high",
             "the perturbation and the critics use a scale on which the bounds are -1 and 1",
             batch.rows,
             "warning" if reach[small].min() < 0.1 else "note",
+            option="action_low",
         )
 
 

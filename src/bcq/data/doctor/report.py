@@ -14,11 +14,6 @@ SEVERITIES = ("error", "warning", "note")
 SHOWN_ROWS = 5
 
 
-# Repaired without inventing, moving or rescaling anything: rows of the first two kinds are left
-# out, and the episode is cut at rows of the third.
-REPAIRABLE = ("not-finite", "duplicated-episode", "next-mismatch")
-
-
 def as_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
     """The findings for programs."""
     return [
@@ -31,7 +26,7 @@ def as_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
             "count": 0 if finding.rows is None else len(finding.rows),
             "why": finding.why,
             "remedy": finding.remedy,
-            "mended_by_fix": finding.kind in REPAIRABLE,
+            "mended_by_fix": finding.option == "fix",
         }
         for finding in findings
     ]
@@ -44,11 +39,10 @@ def as_text(findings: Sequence[Finding]) -> str:
     lines = [f"doctor         {', '.join(words)}"]
     for finding in findings:
         rows = "" if finding.rows is None else f" [{rows_in_words(finding.rows)}]"
-        repair = "; --fix does this" if finding.kind in REPAIRABLE else ""
         lines += [
             f"{finding.severity:<14} {finding.field}: {finding.problem}{rows}",
             f"{'':<14} {finding.why}",
-            f"{'':<14} -> {finding.remedy}{repair}",
+            f"{'':<14} -> {finding.remedy}",
         ]
     return "\n".join(lines)
 

@@ -38,7 +38,7 @@ def explain_read_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+        raise error.within(path) from error
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         kind = "Parquet" if path.suffix == ".parquet" else "CSV"
         words = " ".join(str(error).split())[:300]
@@ -63,7 +63,10 @@ def map_columns(schema: pa.Schema, names: Mapping[str, Sequence[str]]) -> Names:
     for name in ("observations", "actions", "rewards"):
         if name not in found:
             there = ", ".join(schema.names[:50])
-            raise InputError(f"{name}: is missing; give it with --columns (there are {there})")
+            raise InputError(
+                f"{name}: is missing; give its column in columns (there are {there})",
+                option="columns",
+            )
     for name, columns in found.items():
         if len(columns) != 1 and name not in MATRICES:
             raise InputError(f"{name}: give one column, not {', '.join(columns)}")

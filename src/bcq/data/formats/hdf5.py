@@ -56,7 +56,7 @@ def read(path: Path) -> Columns:
                 action_high=read_bound(file, "action_high"),
             )
     except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+        raise error.within(path) from error
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError) as error:
         raise InputError(f"{path}: cannot be read as HDF5: {error}") from error
 

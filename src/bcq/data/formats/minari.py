@@ -59,7 +59,7 @@ def read(folder: Path) -> Columns:
         low, high = bounds_in(metadata)
         provenance = provenance_in(metadata)
     except InputError as error:
-        raise InputError(f"{folder}: {error}") from error
+        raise error.within(folder) from error
     except (OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{folder}: cannot be read as a Minari data set: {error}") from error
     arrays = {name: np.concatenate([e[name] for e in episodes]) for name in episodes[0]}
@@ -89,7 +89,7 @@ def read_episodes(file: h5py.File) -> Iterator[dict[str, Column]]:
         try:
             episode = read_episode(file[group])
         except InputError as error:
-            raise InputError(f"{group}: {error}") from error
+            raise error.within(group) from error
         found = {name: values.shape[1:] for name, values in episode.items()}
         if shapes is not None and found != shapes:
             changed = next(name for name in shapes if found.get(name) != shapes[name])
@@ -208,8 +208,8 @@ def require_continuous(dataset: Dataset, folder: Path) -> None:
     if (bad := np.flatnonzero(inside & ~same)).size:
         raise InputError(
             f"cannot write {folder}: next_observations, row {bad[0]}: is not the observation "
-            f"of the next row (one of {len(bad)} such rows); cut the episodes there with "
-            "bcq inspect --fix, or write HDF5"
+            f"of the next row (one of {len(bad)} such rows); write HDF5, or cut the episodes there",
+            option="fix",
         )
 
 

@@ -31,7 +31,7 @@ def read(path: Path, names: Mapping[str, Sequence[str]]) -> Columns:
                 read_array(archive, members[name]) if name in members else None for name in BOUNDS
             )
     except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+        raise error.within(path) from error
     except (OSError, zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError) as error:
         raise InputError(f"{path}: cannot be read as npz: {error}") from error
     return Columns(str(path), arrays, Provenance(), low, high)
@@ -51,8 +51,9 @@ def choose_arrays(names: Mapping[str, Sequence[str]], members: Mapping[str, str]
     found = find_columns(names, arrays, list(members))
     if "terminated" not in found and "dones" in members:
         raise InputError(
-            "dones: does not show whether an episode terminated or was cut by a time limit; give "
-            "--columns terminated=dones if it never marks a time limit, else store two flags"
+            "dones: does not show whether an episode terminated or was cut by a time limit; map "
+            "terminated to dones if it never marks a time limit, else store two flags",
+            option="columns",
         )
     return {ours: columns[0] for ours, columns in found.items()}
 
