@@ -1418,7 +1418,7 @@ MUTANTS = [
     Mutant("data/doctor/numbers.py", "leaps.max() > 10", "leaps.max() > 1.1", "test_doctor.py"),
     Mutant(
         "data/episodes.py",
-        'truncated[before & (arrays["terminated"] == 0)] = True',
+        'truncated[rows & (arrays["terminated"] == 0)] = True',
         "pass",
         "test_doctor.py",
     ),
@@ -1446,7 +1446,15 @@ MUTANTS = [
         '"next_observations": observations[:-1],',
         "test_minari.py",
     ),
-    Mutant("data/formats/minari.py", 'arrays["truncated"][bare] = True', "pass", "test_minari.py"),
+    Mutant(
+        "data/formats/minari.py", "arrays = cut(arrays, unflagged)\n", "pass\n", "test_minari.py"
+    ),
+    Mutant(
+        "data/episodes.py",
+        'truncated[rows & (arrays["terminated"] == 0)] = True',
+        "truncated[rows] = True",
+        "test_tables.py",
+    ),
     Mutant(
         "data/formats/minari.py", "if not NAME.fullmatch(identity):", "if False:", "test_minari.py"
     ),
@@ -1713,8 +1721,8 @@ MUTANTS = [
     ),
     Mutant(
         "data/formats/tables.py",
-        'arrays["truncated"][self.cuts[start:stop]] = 1',
-        'arrays["truncated"][self.cuts[: stop - start]] = 1',
+        "cut(arrays, self.cuts[start:stop])",
+        "cut(arrays, self.cuts[: stop - start])",
         "test_tables.py",
     ),
     Mutant(

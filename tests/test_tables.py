@@ -97,6 +97,14 @@ def test_a_table_comes_in_exactly(path: Path) -> None:
     assert dataset.terminated.sum() == 3
 
 
+def test_an_episode_is_cut_where_it_does_not_terminate(path: Path) -> None:
+    log = table()
+    last = np.append(log["episode"][1:] != log["episode"][:-1], False)
+    arrays = read(write(path, log), Options()).arrays
+    np.testing.assert_array_equal(arrays["truncated"], last & ~log["terminated"])
+    np.testing.assert_array_equal(arrays["terminated"], log["terminated"])
+
+
 def test_next_observations_of_the_table_are_taken(path: Path) -> None:
     log = table() | {f"next_obs_{i}": np.arange(ROWS) + i for i in range(2)}
     dataset = bcq.load(write(path, log))

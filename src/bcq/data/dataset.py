@@ -18,7 +18,7 @@ from bcq.data.columns import (
     Provenance,
     frozen,
 )
-from bcq.data.episodes import transitions
+from bcq.data.episodes import episode_spans, transitions
 from bcq.system.errors import InputError
 
 
@@ -71,20 +71,21 @@ class Dataset:
         return TaskSpec(self.observations.shape[1], self.bounds)
 
     @cached_property
+    def is_end(self) -> Flags:
+        """Whether each row is the last of its episode."""
+        return self.terminated | self.truncated
+
+    @cached_property
     def episodes(self) -> NDArray[np.int64]:
         """First row and row past the end of each episode, (episodes, 2), in order."""
-        stops = np.flatnonzero(self.terminated | self.truncated) + 1
-        if len(stops) == 0 or stops[-1] != len(self):
-            stops = np.append(stops, len(self))  # an unfinished last episode
-        return np.stack([np.concatenate([[0], stops[:-1]]), stops], axis=1)
+        return episode_spans(self.is_end)
 
     @cached_property
     def episode_returns(self) -> NDArray[np.float64]:
         """Undiscounted return of each episode that was logged to its end."""
         starts, stops = self.episodes.T
-        complete = (self.terminated | self.truncated)[stops - 1]
         returns = np.add.reduceat(self.rewards.astype(np.float64), starts)
-        return returns[complete]
+        return returns[self.is_end[stops - 1]]
 
     @cached_property
     def fingerprint(self) -> str:

@@ -17,7 +17,7 @@ def transitions(columns: Columns) -> dict[str, Column]:
 def with_flags(arrays: Mapping[str, Column]) -> dict[str, Column]:
     """The same columns with both flags there, as booleans and never both set: terminated wins."""
     terminated = arrays["terminated"].astype(bool)
-    truncated = arrays.get("truncated", np.zeros(len(terminated))).astype(bool) & ~terminated
+    truncated = stored_truncated(arrays).astype(bool) & ~terminated
     return {**arrays, "terminated": terminated, "truncated": truncated}
 
 
@@ -46,8 +46,26 @@ def without_rows(
     """The other rows, and which they are; the episode is cut before each that is left out."""
     if not bad.any():
         return dict(arrays), np.arange(len(bad))
-    before = np.append(bad[1:], False)
-    truncated = arrays.get("truncated", np.zeros(len(bad), bool)).copy()
-    truncated[before & (arrays["terminated"] == 0)] = True
     kept = np.flatnonzero(~bad)
-    return {n: values[kept] for n, values in {**arrays, "truncated": truncated}.items()}, kept
+    arrays = cut(arrays, np.append(bad[1:], False))
+    return {name: values[kept] for name, values in arrays.items()}, kept
+
+
+def cut(arrays: Mapping[str, Column], rows: Flags) -> dict[str, Column]:
+    """Truncates the episode at these rows, except where it terminates."""
+    truncated = stored_truncated(arrays).copy()
+    truncated[rows & (arrays["terminated"] == 0)] = True
+    return {**arrays, "truncated": truncated}
+
+
+def stored_truncated(arrays: Mapping[str, Column]) -> Column:
+    """The column `truncated` as stored; without one, no row is truncated."""
+    return arrays.get("truncated", np.zeros(len(arrays["terminated"]), bool))
+
+
+def episode_spans(is_end: Flags) -> NDArray[np.int64]:
+    """First row and row past the end of each episode, (episodes, 2); the last may be unfinished."""
+    stops = np.flatnonzero(is_end) + 1
+    if len(stops) == 0 or stops[-1] != len(is_end):
+        stops = np.append(stops, len(is_end))
+    return np.stack([np.concatenate([[0], stops[:-1]]), stops], axis=1)

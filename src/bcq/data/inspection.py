@@ -18,7 +18,7 @@ AT_BOUND = 1e-3  # of the half-width: closer than this counts as at the bound
 def summary(dataset: Dataset) -> dict[str, Any]:
     """Sizes, episodes, returns, actions, ends, provenance."""
     starts, stops = dataset.episodes.T
-    complete = (dataset.terminated | dataset.truncated)[stops - 1]
+    complete = dataset.is_end[stops - 1]
     scaled = dataset.bounds.normalise(dataset.actions)
     histogram = [np.histogram(column, BINS, (-1, 1))[0] for column in np.clip(scaled, -1, 1).T]
     lengths = (stops - starts)[complete]

@@ -106,11 +106,10 @@ def short_episodes(batch: StoredBatch) -> Iterator[Finding]:
 
 def duplicated_episodes(batch: StoredBatch) -> Iterator[Finding]:
     """An episode that is there twice counts twice."""
-    stops = np.append(batch.starts[1:], len(batch))
     table = np.concatenate([batch.observations, batch.actions, batch.rewards[:, None]], axis=1)
     seen: dict[bytes, int] = {}
     copies = []
-    for start, stop in zip(batch.starts.tolist(), stops.tolist(), strict=True):
+    for start, stop in batch.episodes.tolist():
         if stop - start > 1:
             first = seen.setdefault(blake2b(table[start:stop].data).digest(), start)
             if first != start:

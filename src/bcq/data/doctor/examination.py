@@ -34,7 +34,7 @@ from bcq.data.doctor.numbers import (
 )
 from bcq.data.doctor.report import SEVERITIES
 from bcq.data.doctor.stored_batch import AdvisoryCheck, StoredBatch
-from bcq.data.episodes import without_rows
+from bcq.data.episodes import cut, stored_truncated, without_rows
 from bcq.system import interruption
 
 DISCOUNT = 0.99  # the paper's
@@ -86,9 +86,7 @@ class Examination:
         for finding in self.found:
             if finding.option == "fix":
                 (broken if finding.kind == "next-mismatch" else bad)[finding.rows] = True
-        truncated = columns.arrays.get("truncated", np.zeros(len(bad), bool)).copy()
-        truncated[broken] = True
-        arrays, kept = without_rows({**columns.arrays, "truncated": truncated}, bad)
+        arrays, kept = without_rows(cut(columns.arrays, broken), bad)
         return replace(
             columns, arrays=arrays, rows=kept if columns.rows is None else columns.rows[kept]
         )
@@ -116,14 +114,13 @@ def stored_batch(
     arrays: Mapping[str, Column], bounds: ActionBounds, discount: float | None
 ) -> StoredBatch:
     """The arrays as the checks want them."""
-    terminated = arrays["terminated"].astype(bool)
     return StoredBatch(
         observations=arrays["observations"],
         actions=arrays["actions"],
         rewards=arrays["rewards"],
         next_observations=arrays.get("next_observations"),
-        terminated=terminated,
-        truncated=arrays.get("truncated", np.zeros(len(terminated))).astype(bool),
+        terminated=arrays["terminated"].astype(bool),
+        truncated=stored_truncated(arrays).astype(bool),
         bounds=bounds,
         discount=discount,
     )

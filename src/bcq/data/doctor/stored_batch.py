@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from bcq.data.bounds import ActionBounds
 from bcq.data.columns import Finding, Flags, Floats
+from bcq.data.episodes import episode_spans
 
 SAME = 1e-3  # of a column's standard deviation: closer is the same number, rounded
 
@@ -35,15 +36,19 @@ class StoredBatch:
         return np.arange(len(self))
 
     @cached_property
-    def ends(self) -> NDArray[np.int64]:
-        """Rows that end an episode."""
-        return np.flatnonzero(self.terminated | self.truncated)
+    def is_end(self) -> Flags:
+        """Whether each row is the last of its episode."""
+        return self.terminated | self.truncated
 
     @cached_property
-    def starts(self) -> NDArray[np.int64]:
-        """First row of each episode, the unfinished one included."""
-        after = self.ends + 1
-        return np.concatenate([[0], after[after < len(self)]])
+    def ends(self) -> NDArray[np.int64]:
+        """Rows that end an episode."""
+        return np.flatnonzero(self.is_end)
+
+    @cached_property
+    def episodes(self) -> NDArray[np.int64]:
+        """First row and row past the end of each episode, the unfinished one included."""
+        return episode_spans(self.is_end)
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
@@ -53,7 +58,7 @@ class StoredBatch:
     @cached_property
     def inside(self) -> Flags:
         """For each row but the last: whether the next one is of the same episode."""
-        return ~(self.terminated | self.truncated)[:-1]
+        return ~self.is_end[:-1]
 
     @cached_property
     def spread(self) -> NDArray[np.float64]:

@@ -16,9 +16,11 @@ from typing import Any
 import gymnasium
 import h5py
 import numpy as np
+from numpy.typing import NDArray
 
-from bcq.data.columns import Column, Columns, Finding, Provenance
+from bcq.data.columns import Column, Columns, Finding, Flags, Provenance
 from bcq.data.dataset import Dataset
+from bcq.data.episodes import cut
 from bcq.data.formats.hdf5 import new_file, read_column
 from bcq.system import interruption
 from bcq.system.errors import InputError
@@ -63,7 +65,9 @@ def read(folder: Path) -> Columns:
     except (OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{folder}: cannot be read as a Minari data set: {error}") from error
     arrays = {name: np.concatenate([e[name] for e in episodes]) for name in episodes[0]}
-    findings = tuple(unflagged_ends(arrays, [len(episode["rewards"]) for episode in episodes]))
+    unflagged = unflagged_ends(arrays, [len(episode["rewards"]) for episode in episodes])
+    findings = (ends_without_flag(np.flatnonzero(unflagged)),) if unflagged.any() else ()
+    arrays = cut(arrays, unflagged)
     return Columns(str(folder), arrays, provenance, low, high, findings=findings)
 
 
@@ -140,21 +144,24 @@ def read_required(group: h5py.Group, name: str) -> Column:
     return values
 
 
-def unflagged_ends(arrays: dict[str, Column], lengths: list[int]) -> Iterator[Finding]:
-    """Marks as cut what ends without a flag, but for the last episode, which may be unfinished."""
-    ends = np.cumsum(lengths)[:-1] - 1
-    bare = ends[(arrays["terminated"][ends] == 0) & (arrays["truncated"][ends] == 0)]
-    if len(bare):
-        arrays["truncated"][bare] = True
-        yield Finding(
-            "end-without-flag",
-            "truncated",
-            f"{len(bare)} episodes end without a flag",
-            "no action needed if the log was cut there",
-            "they are treated as time-outs: values bootstrap from the observation that follows",
-            bare,
-            "note",
-        )
+def unflagged_ends(arrays: Mapping[str, Column], lengths: list[int]) -> Flags:
+    """Last rows of episodes without a flag, except the last episode, which may be unfinished."""
+    ends = np.zeros(len(arrays["rewards"]), bool)
+    ends[np.cumsum(lengths)[:-1] - 1] = True
+    return ends & (arrays["terminated"] == 0) & (arrays["truncated"] == 0)
+
+
+def ends_without_flag(rows: NDArray[np.int64]) -> Finding:
+    """Says that these ends are treated as time-outs."""
+    return Finding(
+        "end-without-flag",
+        "truncated",
+        f"{len(rows)} episodes end without a flag",
+        "no action needed if the log was cut there",
+        "they are treated as time-outs: values bootstrap from the observation that follows",
+        rows,
+        "note",
+    )
 
 
 def bounds_in(metadata: Mapping[str, Any]) -> tuple[Column | None, Column | None]:
@@ -203,7 +210,7 @@ def write(dataset: Dataset, folder: Path, identity: str) -> None:
 
 def require_continuous(dataset: Dataset, folder: Path) -> None:
     """Refuses what T+1 observations cannot hold: a successor that is not the next observation."""
-    inside = ~(dataset.terminated | dataset.truncated)[:-1]
+    inside = ~dataset.is_end[:-1]
     same = (dataset.next_observations[:-1] == dataset.observations[1:]).all(axis=1)
     if (bad := np.flatnonzero(inside & ~same)).size:
         raise InputError(

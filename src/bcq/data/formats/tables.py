@@ -27,7 +27,7 @@ from bcq.data.columns import (
     precision,
 )
 from bcq.data.dataset import Dataset
-from bcq.data.episodes import transitions
+from bcq.data.episodes import cut, transitions
 from bcq.data.formats.arrow import (
     KEYS,
     as_float64,
@@ -86,8 +86,7 @@ class Log:
                     self.put(arrays, batch, places[inside] - start, inside)
                 if self.places is None and first >= stop:
                     break
-        arrays["truncated"][self.cuts[start:stop]] = 1
-        return arrays
+        return cut(arrays, self.cuts[start:stop])
 
     def empty(self, rows: int) -> dict[str, Column]:
         """Room for so many rows of each column."""
