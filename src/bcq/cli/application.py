@@ -1,4 +1,4 @@
-"""The tree of verbs, and what becomes of whatever goes wrong in one."""
+"""The tree of verbs, and how their errors are reported."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ HINTS = {
     "policy": "train one with `bcq experts train` and give its folder with --policy",
     "resume": "add --resume to continue it, or give another folder with --out",
 }
-# The module of a verb is imported when the verb is asked for: JAX and MuJoCo take seconds.
+# The module of a verb is imported only if the verb is used: JAX and MuJoCo take seconds.
 VERBS = {
     "train": ("training", "Train a policy on a fixed batch of logged transitions."),
     "evaluate": (
@@ -57,7 +57,7 @@ VERBS = {
 
 
 def application(arguments: Sequence[str]) -> SubcommandApp:
-    """Every verb by name; the one that was asked for with its options."""
+    """All verbs by name; only the one in the arguments has its options."""
     app = SubcommandApp()
     for name, (module, says) in VERBS.items():
         verb = import_module(f"bcq.cli.{module}").VERBS[name] if name in arguments[:1] else unloaded
@@ -69,7 +69,7 @@ def application(arguments: Sequence[str]) -> SubcommandApp:
 
 
 def unloaded() -> None:
-    """Stands for a verb that was not asked for."""
+    """Stands for a verb that is not in the arguments."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -81,13 +81,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 run(arguments)
             finally:
                 sys.stdout.flush()
-        except BrokenPipeError:  # whoever read this, such as `head`, has seen enough
+        except BrokenPipeError:  # the reader, such as `head`, closed the pipe
             progress.discard(sys.stdout)
             sys.exit(128 + signal.SIGPIPE)
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Parses and obeys; what is wrong is said in one line."""
+    """Parses the arguments and runs the verb; an error is printed in one line."""
     if list(arguments) == ["--version"]:
         print(f"bcq {version('bcq')}")
         return
@@ -110,7 +110,7 @@ def run(arguments: Sequence[str]) -> None:
     except (InterruptionError, KeyboardInterrupt) as error:
         if isinstance(error, KeyboardInterrupt) and interruption.requested():  # the second signal
             interruption.write(interruption.AT_ONCE)
-            os._exit(interruption.exit_code())  # threads that still compute are not waited for
+            os._exit(interruption.exit_code())  # without waiting for threads that compute
         stop(f"stopped; {what_is_left(error, command)}")
     except InputError as error:
         # A file's name may have any character.
@@ -121,14 +121,14 @@ def run(arguments: Sequence[str]) -> None:
         if isinstance(error, BrokenPipeError):
             raise
         sys.exit(f"bcq: {str(error.filename or 'a file')[:200]}: {error.strerror or error}")
-    except (MemoryError, RuntimeError) as error:  # JAX's own is of the latter kind
+    except (MemoryError, RuntimeError) as error:  # JAX raises the latter
         if isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
             raise
         sys.exit(f"bcq: out of memory: {what_to_reduce(command)} ({first_line(error)})")
 
 
 def with_hint(error: InputError) -> str:
-    """What is wrong, and the option that helps."""
+    """The message of an error, with the option that helps."""
     return str(error) if error.option is None else f"{error}; {HINTS[error.option]}"
 
 
@@ -141,7 +141,7 @@ def what_is_left(error: BaseException, command: object) -> str:
 
 
 def what_to_reduce(command: object) -> str:
-    """What there is to make smaller: the sizes that were given, of those that an algorithm has."""
+    """What can be made smaller: the sizes that were given on the command line."""
     algorithm = getattr(command, "algorithm", None)
     if algorithm is None:
         return "reduce the amount of work"
@@ -156,11 +156,11 @@ def what_to_reduce(command: object) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """An exception of somebody else's code in one line."""
+    """The first line of an exception."""
     return (str(error) or type(error).__name__).split("\n")[0][:200]
 
 
 def stop(words: str) -> NoReturn:
-    """Ends with the last word on an interruption, and the exit code of one."""
+    """Reports an interruption and exits with its code."""
     progress.write_line(f"bcq: {words}")
     sys.exit(interruption.exit_code())

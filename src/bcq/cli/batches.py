@@ -35,7 +35,7 @@ class Inspect(Verb):
     """print the result as JSON"""
 
     def __call__(self) -> None:
-        """Prints and draws."""
+        """Prints the summary and the findings, and draws the picture."""
         checked = open_batch(self.data, self.reading.options(self.env))
         examination = examine(checked)
         findings = [with_hint(finding) for finding in examination.findings]
@@ -75,7 +75,7 @@ class Convert(Verb):
     reading: ReadingOptions = field(default_factory=ReadingOptions)
 
     def __call__(self) -> None:
-        """Converts and says how much."""
+        """Converts and prints the number of transitions."""
         rows, findings = convert(self.source, self.target, self.reading.options(self.env))
         for finding in findings:
             progress.say(f"{finding.severity}: {self.source}: {with_hint(finding)}")

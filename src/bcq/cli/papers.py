@@ -87,7 +87,7 @@ class Reproduce(Verb):
     """do not run jobs; draw the figures and judge the claims from the results in --out"""
 
     def __call__(self) -> None:
-        """Runs, or says what would be run, or judges."""
+        """Runs the jobs, lists them, or judges existing results."""
         from bcq.paper import reproduce  # noqa: PLC0415 - matplotlib takes half a second to import
 
         out = self.out or Path("runs") / f"reproduce-{self.preset}"
@@ -100,7 +100,7 @@ class Reproduce(Verb):
 
 
 def demos() -> SubcommandApp:
-    """One verb a demonstration."""
+    """One subcommand per demo."""
     app = SubcommandApp()
     app.command(name="cheetah")(CheetahDemo)
     app.command(name="pendulum")(PendulumDemo)

@@ -42,7 +42,7 @@ class Train(Verb, Generic[Config]):
     algorithm: Config
 
     def __call__(self) -> None:
-        """Trains and says where the run is."""
+        """Trains and prints where the run is."""
         dataset = self.dataset()
         stem = beside(self.data).stem
         name = f"{name_of(self.algorithm)}-{stem}-seed{self.schedule.seed}"
@@ -56,7 +56,7 @@ class Train(Verb, Generic[Config]):
         print(f"trained for {run.checkpoint_step():,} updates; the run is in {directory}")
 
     def dataset(self) -> Dataset:
-        """The batch, once the doctor has warned of what is wrong with it."""
+        """Reads the batch and prints the warnings of the doctor."""
         checked = open_batch(self.data, self.reading.options(self.schedule.env))
         dataset = Dataset.from_checked(checked)
         for finding in examine(checked, discount=self.algorithm.discount).findings:
@@ -115,7 +115,7 @@ class Evaluate(Verb):
         return str(env)
 
     def against_the_batch(self, run: Run) -> None:
-        """Prints true values and the extrapolation meter, whichever was asked for."""
+        """Prints true values, the extrapolation meter, or both."""
         if self.data is None:
             raise InputError(
                 "--values and --meter need --data, the batch that the run was trained on"
@@ -138,7 +138,7 @@ class Evaluate(Verb):
 
 
 def as_text(figures: Mapping[str, object]) -> str:
-    """Figures for people, one a line."""
+    """Figures as text, one per line."""
 
     def words(value: object) -> str:
         if isinstance(value, list):
@@ -149,7 +149,7 @@ def as_text(figures: Mapping[str, object]) -> str:
 
 
 def algorithms() -> SubcommandApp:
-    """One verb an algorithm, with its settings."""
+    """One subcommand per algorithm, with its settings."""
     app = SubcommandApp()
     for name, config in ALGORITHMS.items():
         app.command(name=name, help=config.__doc__)(Train[config])  # type: ignore[valid-type]

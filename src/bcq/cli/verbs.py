@@ -16,7 +16,7 @@ CONTINUES = "finished work is kept; run the same command to continue"
 
 @dataclass(frozen=True, kw_only=True)
 class Verb:
-    """What every verb that takes a while has."""
+    """Options of every verb that takes some time."""
 
     quiet: bool = False
     """print only errors and the result, no progress and no warnings"""
@@ -39,7 +39,7 @@ class ReadingOptions:
     """take the bounds from the data, plus this share of their range on each side"""
 
     def options(self, environment: str | None = None) -> Options:
-        """The same for the reader."""
+        """The options for the reader."""
         return Options(
             columns=parse_columns(self.columns) if self.columns else {},
             environment=environment,
@@ -58,5 +58,5 @@ def with_hint(finding: Finding) -> Finding:
 
 
 def beside(data: Path) -> Path:
-    """A path for what is made of a batch: beside it, or here if Minari keeps it."""
+    """A path for files about a batch: next to it, or in the current folder for minari:NAME."""
     return Path(data.name.removeprefix(PREFIX)) if str(data).startswith(PREFIX) else data

@@ -9,24 +9,25 @@ from bcq.data.columns import Column, Columns, Flags
 
 
 def transitions(columns: Columns) -> dict[str, Column]:
-    """The rows that can be learned from, each with both flags and its next observation."""
+    """The rows that can be used for learning, each with both flags and a next observation."""
     arrays = with_flags(columns.arrays)
     return arrays if "next_observations" in arrays else paired_within_episodes(arrays)
 
 
 def with_flags(arrays: Mapping[str, Column]) -> dict[str, Column]:
-    """The same columns with both flags there, as booleans and never both set: terminated wins."""
+    """Makes both flags boolean and adds a missing one; where both are set, terminated wins."""
     terminated = arrays["terminated"].astype(bool)
     truncated = stored_truncated(arrays).astype(bool) & ~terminated
     return {**arrays, "terminated": terminated, "truncated": truncated}
 
 
 def paired_within_episodes(arrays: Mapping[str, Column]) -> dict[str, Column]:
-    """Derives next observations from the following row, never across an end.
+    """Takes next observations from the following row, only within episodes.
 
-    What follows the last row of an episode is not in the file. A terminal needs no successor (its
-    value is the reward alone, Eq. 25), so the row stays, with its own observation in that place. A
-    cut episode's last row cannot bootstrap and is left out; the row before it ends the episode.
+    The observation after the last row of an episode is not in the file. A terminal does not need
+    it (its value is the reward alone, Eq. 25): the row stays, with its own observation as the next.
+    The last row of a cut episode cannot bootstrap and is left out; the row before it becomes the
+    end of the episode.
     """
     observations, terminated, truncated = (
         arrays[name] for name in ("observations", "terminated", "truncated")
@@ -43,7 +44,7 @@ def paired_within_episodes(arrays: Mapping[str, Column]) -> dict[str, Column]:
 def without_rows(
     arrays: Mapping[str, Column], bad: Flags
 ) -> tuple[dict[str, Column], NDArray[np.int64]]:
-    """The other rows, and which they are; the episode is cut before each that is left out."""
+    """Leaves out bad rows and cuts the episode before each; also returns which rows remain."""
     if not bad.any():
         return dict(arrays), np.arange(len(bad))
     kept = np.flatnonzero(~bad)

@@ -1,4 +1,4 @@
-"""What a batch holds, in figures and in one picture."""
+"""Summary of a batch: figures and one picture."""
 
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def summary(dataset: Dataset) -> dict[str, Any]:
 
 
 def quantiles(values: np.ndarray) -> dict[str, float] | None:
-    """Mean, spread and quantiles, where there is anything to have them."""
+    """Mean, standard deviation and quantiles; None without values."""
     if len(values) == 0:
         return None
     levels = np.percentile(values, QUANTILES)
@@ -62,7 +62,7 @@ def quantiles(values: np.ndarray) -> dict[str, float] | None:
 
 
 def as_text(figures: dict[str, Any]) -> str:
-    """The figures for people."""
+    """The figures as text."""
     episodes, actions = figures["episodes"], figures["actions"]
     origin = {name: value for name, value in figures["provenance"].items() if value is not None}
     lines = [

@@ -1,4 +1,4 @@
-"""The one way in: a source and options become columns, are checked once, and become a batch."""
+"""The only way to read a batch: a source and options become columns, which are checked once."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,14 +23,14 @@ READABLE = (*SUFFIXES, ".npz", *TABLES)
 
 
 def no_known_bounds(name: str | None) -> ActionBounds | None:
-    """No environment is known."""
+    """The bounds of an environment, if no environment is known: none."""
     del name
     return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a file may not say of itself; see `bcq.load`."""
+    """Information that may be missing in a file; see `bcq.load`."""
 
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     environment: str | None = None
@@ -53,14 +53,14 @@ class Options:
             )
 
     def bounds(self) -> ActionBounds | None:
-        """Those given."""
+        """The bounds that were given, if any."""
         if self.action_low is None or self.action_high is None:
             return None
         return ActionBounds(np.array(self.action_low), np.array(self.action_high))
 
 
 def read(path: str | Path, options: Options) -> Columns:
-    """What a file holds, before any judgement."""
+    """Reads the content of a file, without checks."""
     path = locate(path)
     if path.is_dir():
         return minari.read(path)
@@ -76,7 +76,7 @@ def read(path: str | Path, options: Options) -> Columns:
 
 
 def locate(name: str | Path) -> Path:
-    """Where the batch is, if it is there and is of a kind that can be read."""
+    """The path of a batch; refuses one that does not exist or has an unknown format."""
     path = minari.folder_of(str(name)) if str(name).startswith(minari.PREFIX) else Path(name)
     if not path.exists():
         raise InputError(f"{path}: no such file")
@@ -93,7 +93,7 @@ def locate(name: str | Path) -> Path:
 
 
 def open_batch(source: str | Path, options: Options) -> Checked:
-    """What a file holds, checked, with the bounds that `bcq.load` describes."""
+    """Reads a file and checks it, with the bounds that `bcq.load` describes."""
     columns = read(source, options)
     own = columns.action_low is not None or columns.action_high is not None
     bounds = bounds_for(
@@ -112,7 +112,7 @@ def bounds_for(
     environment: str | None,
     seen: Callable[[], tuple[Column, Column] | None],
 ) -> ActionBounds | None:
-    """The bounds that go before the file's own; `seen` is the range of its actions."""
+    """The bounds that override those of the file; `seen` returns the range of its actions."""
     if options.action_margin is not None and (found := seen()) is not None:
         finite = np.isfinite(found).all()
         return ActionBounds.of_data(*found, options.action_margin) if finite else None
@@ -123,7 +123,7 @@ def bounds_for(
 
 
 def finite_range(actions: Column) -> tuple[Column, Column] | None:
-    """Smallest and largest number in each dimension, if there is one."""
+    """Smallest and largest finite number in each dimension; None without actions."""
     if actions.ndim != 2 or actions.size == 0:
         return None
     finite = np.where(np.isfinite(actions), actions, np.nan)

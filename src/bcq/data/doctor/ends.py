@@ -1,4 +1,4 @@
-"""Episodes: how they end, how long they are, whether one is there twice."""
+"""Episodes: their ends, their lengths, and copies."""
 
 from collections.abc import Iterator
 from hashlib import blake2b
@@ -11,11 +11,11 @@ from bcq.data.doctor.stored_batch import StoredBatch
 FEW = 1_000  # transitions
 
 
-LONGEST_LIMIT = 1_000  # steps: of Gymnasium's time limits, none of the usual is longer
+LONGEST_LIMIT = 1_000  # steps: the common time limits of Gymnasium are not longer
 
 
 def both_flags(batch: StoredBatch) -> Iterator[Finding]:
-    """An end of both kinds: usual at the very time limit, a slip elsewhere."""
+    """Rows with both flags: normal exactly at the time limit, a mistake elsewhere."""
     both = np.flatnonzero(batch.terminated & batch.truncated)
     if len(both) == 0:
         return
@@ -34,7 +34,7 @@ def both_flags(batch: StoredBatch) -> Iterator[Finding]:
 
 
 def disguised_limit(batch: StoredBatch) -> Iterator[Finding]:
-    """Terminals that all come at one length are a time limit."""
+    """Terminals that all occur after the same number of steps are probably a time limit."""
     if batch.truncated.any() or len(batch.lengths) < 5:
         return
     longest = batch.lengths.max()
@@ -55,7 +55,7 @@ def disguised_limit(batch: StoredBatch) -> Iterator[Finding]:
 
 
 def no_end(batch: StoredBatch) -> Iterator[Finding]:
-    """A batch without ends is one episode."""
+    """No end at all, or an unfinished last episode."""
     if len(batch.ends) == 0:
         yield Finding(
             "no-end",
@@ -79,7 +79,7 @@ def no_end(batch: StoredBatch) -> Iterator[Finding]:
 
 
 def short_episodes(batch: StoredBatch) -> Iterator[Finding]:
-    """Episodes of one step are rare; flags that mean the opposite make nothing else."""
+    """Episodes of one step are rare; inverted flags produce many of them."""
     single = batch.ends[batch.lengths == 1]
     inverted = len(batch) >= 10 and len(batch.ends) > 0.5 * len(batch)
     if inverted:
@@ -105,7 +105,7 @@ def short_episodes(batch: StoredBatch) -> Iterator[Finding]:
 
 
 def duplicated_episodes(batch: StoredBatch) -> Iterator[Finding]:
-    """An episode that is there twice counts twice."""
+    """Exact copies of an episode count twice."""
     table = np.concatenate([batch.observations, batch.actions, batch.rewards[:, None]], axis=1)
     seen: dict[bytes, int] = {}
     copies = []
@@ -128,7 +128,7 @@ def duplicated_episodes(batch: StoredBatch) -> Iterator[Finding]:
 
 
 def small_set(batch: StoredBatch) -> Iterator[Finding]:
-    """What the algorithm would like more of."""
+    """Few transitions, or episodes that are short for the discount."""
     if len(batch) < FEW:
         yield Finding(
             "few-transitions",

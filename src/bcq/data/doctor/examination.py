@@ -1,7 +1,7 @@
-"""What is wrong with a batch, or worth knowing of it, in words and with row numbers.
+"""Finds problems of a batch and reports them with row numbers.
 
-Errors are what `Dataset` itself refuses (`data/checks.py`); the checks below are advice. They look
-at what the file holds, before rows are paired, so that rows are those of the file.
+`Dataset` itself refuses errors (`data/checks.py`); the checks below are advice. They look at the
+content of the file before rows are paired, so that row numbers are those of the file.
 """
 
 from collections.abc import Mapping
@@ -62,14 +62,14 @@ ADVISORY_CHECKS: tuple[AdvisoryCheck, ...] = (
 
 @dataclass(frozen=True, eq=False)
 class Examination:
-    """All that was found in columns, with rows of the columns."""
+    """All findings in columns; their rows are those of the columns."""
 
     checked: Checked
     found: tuple[Finding, ...]
 
     @property
     def findings(self) -> list[Finding]:
-        """The same with rows of the file, and what reading it brought to light; the worst first."""
+        """All findings with rows of the file, including those of the reader; errors come first."""
         columns = self.checked.columns
         found = (*map(columns.in_file, self.found), *columns.findings)
         return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
@@ -79,7 +79,7 @@ class Examination:
 
         Nothing is invented, moved or rescaled.
         """
-        if self.checked.bounds is None:  # a field is missing, or of another shape
+        if self.checked.bounds is None:  # a field is missing or has a wrong shape
             self.checked.require_sound()
         columns = self.checked.columns
         bad, broken = np.zeros((2, len(columns.arrays["rewards"])), bool)
@@ -93,7 +93,7 @@ class Examination:
 
 
 def examine(checked: Checked, *, discount: float | None = DISCOUNT) -> Examination:
-    """Errors, and advice on the rows that are without error."""
+    """Finds errors, and gives advice on the rows without errors."""
     if checked.bounds is None or any(finding.rows is None for finding in checked.errors):
         return Examination(checked, checked.errors)
     arrays = checked.columns.arrays
@@ -103,7 +103,7 @@ def examine(checked: Checked, *, discount: float | None = DISCOUNT) -> Examinati
     arrays, kept = without_rows(arrays, bad)
     batch = stored_batch(arrays, checked.bounds, discount)
     advice: list[Finding] = []
-    with np.errstate(over="ignore", invalid="ignore"):  # differences of the largest numbers
+    with np.errstate(over="ignore", invalid="ignore"):  # differences of very large numbers
         for look in ADVISORY_CHECKS if len(kept) else ():
             interruption.check()
             advice += (replace(finding, rows=kept[finding.rows]) for finding in look(batch))
@@ -113,7 +113,7 @@ def examine(checked: Checked, *, discount: float | None = DISCOUNT) -> Examinati
 def stored_batch(
     arrays: Mapping[str, Column], bounds: ActionBounds, discount: float | None
 ) -> StoredBatch:
-    """The arrays as the checks want them."""
+    """The arrays in the form that the checks need."""
     return StoredBatch(
         observations=arrays["observations"],
         actions=arrays["actions"],
@@ -127,5 +127,5 @@ def stored_batch(
 
 
 def examine_dataset(dataset: Dataset, *, discount: float | None = DISCOUNT) -> list[Finding]:
-    """What the doctor finds in a batch in memory."""
+    """Checks a batch in memory; errors come first."""
     return examine(check(dataset.columns()), discount=discount).findings

@@ -9,11 +9,11 @@ from bcq.data.columns import Finding
 from bcq.data.doctor.alignment import SAMPLE
 from bcq.data.doctor.stored_batch import StoredBatch, columns_in_words
 
-FAR = 10.0  # from zero: measured, a column at 17 that varies by 2 leaves BCQ's VAE with one action
+FAR = 10.0  # from zero; measured: with a column at 17 ± 2, BCQ's VAE produced only one action
 
 
 def constant_columns(batch: StoredBatch) -> Iterator[Finding]:
-    """A column that never changes says nothing, or is the wrong column."""
+    """A constant column contains no information, or is the wrong column."""
     for field, values in (("observations", batch.observations), ("actions", batch.actions)):
         constant = np.flatnonzero((values == values[0]).all(axis=0))
         if len(constant) and len(batch) > 1:
@@ -25,12 +25,12 @@ def constant_columns(batch: StoredBatch) -> Iterator[Finding]:
                 "remove it, or check that it is the right column",
                 "the policy will always choose this value" if acts else "a constant adds nothing",
                 batch.rows,
-                "warning" if acts else "note",  # simulators do observe constants
+                "warning" if acts else "note",  # simulators have constants
             )
 
 
 def duplicate_columns(batch: StoredBatch) -> Iterator[Finding]:
-    """The same column twice is usually a slip in the mapping."""
+    """The same column twice is usually a mistake in the mapping."""
     for field, values in (("observations", batch.observations), ("actions", batch.actions)):
         seen: dict[bytes, int] = {}
         copies = []
@@ -46,12 +46,12 @@ def duplicate_columns(batch: StoredBatch) -> Iterator[Finding]:
                 "remove it, or use the intended column instead",
                 "a copy adds nothing, and the intended column is missing",
                 batch.rows,
-                "warning" if field == "actions" else "note",  # simulators do observe copies
+                "warning" if field == "actions" else "note",  # simulators have copies
             )
 
 
 def flat_rewards(batch: StoredBatch) -> Iterator[Finding]:
-    """Rewards that are all one number can only teach when to end."""
+    """If all rewards are equal, only ends distinguish actions."""
     if len(batch) > 1 and (batch.rewards == batch.rewards[0]).all():
         yield Finding(
             "constant-rewards",
@@ -65,7 +65,7 @@ def flat_rewards(batch: StoredBatch) -> Iterator[Finding]:
 
 
 def far_from_bounds(batch: StoredBatch) -> Iterator[Finding]:
-    """Actions that use a small part of their range are on another scale, or the bounds are."""
+    """If actions use a small part of their range, they or the bounds may have a wrong scale."""
     reach = np.abs(batch.bounds.normalise(batch.actions)).max(axis=0)
     moving = np.ptp(batch.actions, axis=0) > 0
     small = np.flatnonzero(moving & (reach < 0.5))
@@ -84,7 +84,7 @@ def far_from_bounds(batch: StoredBatch) -> Iterator[Finding]:
 
 
 def discrete_actions(batch: StoredBatch) -> Iterator[Finding]:
-    """Few values: these algorithms choose among all between the bounds."""
+    """Actions with few values: the algorithms choose any value between the bounds."""
     sample = batch.actions[:: max(1, len(batch) // SAMPLE)]
     few = [
         i
@@ -106,7 +106,7 @@ def discrete_actions(batch: StoredBatch) -> Iterator[Finding]:
 
 
 def unequal_scales(batch: StoredBatch) -> Iterator[Finding]:
-    """Columns so unequal that a network sees only the largest."""
+    """Columns with so different scales that a network sees only the largest."""
     spread = batch.spread
     moving = np.flatnonzero(spread > 0)
     if len(moving) and spread[moving].max() > 1e6 * spread[moving].min():
@@ -154,7 +154,7 @@ def far_from_zero(batch: StoredBatch) -> Iterator[Finding]:
 
 
 def outliers(batch: StoredBatch) -> Iterator[Finding]:
-    """Single values far beyond all others, with nothing in between: heavy tails are no fault."""
+    """Single values far beyond all others, with a gap in between; heavy tails are not reported."""
     if len(batch) < 100:
         return
     for field, values in (("observations", batch.observations), ("rewards", batch.rewards)):

@@ -1,4 +1,4 @@
-"""Findings in words and for programs."""
+"""Findings as text and as JSON."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ SHOWN_ROWS = 5
 
 
 def as_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
-    """The findings for programs."""
+    """The findings as JSON values."""
     return [
         {
             "kind": finding.kind,
@@ -33,7 +33,7 @@ def as_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
 
 
 def as_text(findings: Sequence[Finding]) -> str:
-    """The findings for people."""
+    """The findings as text."""
     counts = [(s, sum(f.severity == s for f in findings)) for s in SEVERITIES]
     words = [f"{n or 'no'} {severity}{'' if n == 1 else 's'}" for severity, n in counts]
     lines = [f"doctor         {', '.join(words)}"]
@@ -48,7 +48,7 @@ def as_text(findings: Sequence[Finding]) -> str:
 
 
 def rows_in_words(rows: NDArray[np.int64]) -> str:
-    """As row 3, or as rows 3, 17, ... (12 in all)."""
+    """For example row 3, or rows 3, 17, ... (12 in total)."""
     shown = ", ".join(map(str, rows[:SHOWN_ROWS].tolist()))
     if len(rows) <= SHOWN_ROWS:
         return f"row{'s' if len(rows) > 1 else ''} {shown}"

@@ -1,4 +1,4 @@
-"""A batch as its file has it, for the doctor's checks to look at."""
+"""A batch as it is stored in its file, for the checks of the doctor."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from bcq.data.bounds import ActionBounds
 from bcq.data.columns import Finding, Flags, Floats
 from bcq.data.episodes import episode_spans
 
-SAME = 1e-3  # of a column's standard deviation: closer is the same number, rounded
+SAME = 1e-3  # of a column's standard deviation: closer numbers are equal up to rounding
 
 
 @dataclass(frozen=True, eq=False)
 class StoredBatch:
-    """A batch as its file has it, for the checks to look at."""
+    """A batch as it is stored in its file, for the checks of the doctor."""
 
     observations: Floats
     actions: Floats
@@ -25,14 +25,14 @@ class StoredBatch:
     terminated: Flags  # as stored: both flags may be set
     truncated: Flags
     bounds: ActionBounds
-    discount: float | None  # of what is to learn from it; None if it values nothing
+    discount: float | None  # of the algorithm; None if it has none
 
     def __len__(self) -> int:
         return len(self.rewards)
 
     @cached_property
     def rows(self) -> NDArray[np.int64]:
-        """All of them."""
+        """All row numbers."""
         return np.arange(len(self))
 
     @cached_property
@@ -52,12 +52,12 @@ class StoredBatch:
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
-        """Rows of each complete episode."""
+        """Number of rows of each complete episode."""
         return np.diff(self.ends, prepend=-1)
 
     @cached_property
     def inside(self) -> Flags:
-        """For each row but the last: whether the next one is of the same episode."""
+        """For each row except the last: whether the next row is in the same episode."""
         return ~self.is_end[:-1]
 
     @cached_property
@@ -66,7 +66,7 @@ class StoredBatch:
         return self.observations.std(axis=0, dtype=np.float64)
 
     def same(self, one: Floats, other: Floats) -> Flags:
-        """Row by row, whether two observations are one but for rounding."""
+        """For each row, whether two observations are equal up to rounding."""
         return (np.abs(one - other) <= (SAME * self.spread).astype(np.float32)).all(axis=1)
 
 
@@ -74,7 +74,7 @@ AdvisoryCheck = Callable[[StoredBatch], Iterator[Finding]]
 
 
 def columns_in_words(columns: Sequence[int] | NDArray[np.int64]) -> str:
-    """As column 3, or as columns 1, 2 and 5 more."""
+    """For example column 3, or columns 1, 2 and 5 more."""
     shown = ", ".join(str(column) for column in columns[:8])
     more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
     return f"column{'s' if len(columns) > 1 else ''} {shown}{more}"

@@ -1,4 +1,4 @@
-"""Arrow's columns as numbers, a batch at a time."""
+"""Columns of Arrow tables as numbers, one record batch at a time."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ BATCH_ROWS = 65_536
 CSV_BLOCK = 2**24
 
 
-# A matrix has a column for each of its numbers: obs_0, obs_1, ...
+# In a table, a matrix has one column per dimension: obs_0, obs_1, ...
 TABLE_NAMES: Names = {
     name: usual if name not in MATRICES else tuple(f"{n}_*" for n in usual) + usual
     for name, usual in USUAL_NAMES.items()
@@ -34,7 +34,7 @@ TABLE_NAMES: Names = {
 
 @contextmanager
 def explain_read_errors(path: Path) -> Iterator[None]:
-    """Errors of the reader as words about the file."""
+    """Turns errors of the reader into an InputError that names the file."""
     try:
         yield
     except InputError as error:
@@ -47,7 +47,7 @@ def explain_read_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def explain_temporary_disk_errors() -> Iterator[None]:
-    """What the disk of temporary files refuses, in words."""
+    """Turns errors of the temporary folder into an InputError."""
     try:
         yield
     except OSError as error:
@@ -58,7 +58,7 @@ def explain_temporary_disk_errors() -> Iterator[None]:
 
 
 def map_columns(schema: pa.Schema, names: Mapping[str, Sequence[str]]) -> Names:
-    """Which columns are what, if each is of a type that can be it."""
+    """Finds the columns of each role and checks their types."""
     found = find_columns(names, TABLE_NAMES, schema.names)
     for name in ("observations", "actions", "rewards"):
         if name not in found:
@@ -89,7 +89,7 @@ def can_be_number(kind: pa.DataType) -> bool:
 
 
 def can_be_key(kind: pa.DataType) -> bool:
-    """Whether a column can say which episode or when."""
+    """Whether a column can identify episodes or steps."""
     of = pa.types
     return (
         of.is_temporal(kind)
@@ -100,7 +100,7 @@ def can_be_key(kind: pa.DataType) -> bool:
 
 
 def as_float64(column: pa.Array) -> NDArray[Any]:
-    """A column as float64; what is missing becomes NaN, which the checks of a batch find."""
+    """A column as float64; missing values become NaN, which the checks of a batch find."""
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.uint8())
     return column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
@@ -109,7 +109,7 @@ def as_float64(column: pa.Array) -> NDArray[Any]:
 def record_batches(
     file: pq.ParquetFile, names: Names, wanted: Sequence[str], groups: list[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Some columns of some row groups (of all), in the file's order."""
+    """Reads some columns of some row groups (default: all), in the order of the file."""
     columns = [column for name in wanted for column in names.get(name, ())]
     for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=columns):
         interruption.check()
@@ -117,12 +117,12 @@ def record_batches(
 
 
 def group_sizes(file: pq.ParquetFile) -> list[int]:
-    """Rows in each row group."""
+    """Number of rows in each row group."""
     return [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
 
 
 def as_parquet(path: Path, parquet: Path, names: Mapping[str, Sequence[str]]) -> None:
-    """Copies the columns of a CSV file that are wanted, block by block."""
+    """Copies the mapped columns of a CSV file, block by block."""
     options = pyarrow.csv.ReadOptions(block_size=CSV_BLOCK, use_threads=False)
     with pyarrow.csv.open_csv(path, options) as reader:
         schema = reader.schema
@@ -131,7 +131,7 @@ def as_parquet(path: Path, parquet: Path, names: Mapping[str, Sequence[str]]) ->
         column: pa.float64()
         for name, columns in found.items()
         for column in columns
-        # The first block decides what flags and keys are; a number may look like an integer there.
+        # Types are inferred from the first block, where a float may look like an integer.
         if name not in KEYS and not pa.types.is_boolean(schema.field(column).type)
     }
     wanted = [column for columns in found.values() for column in columns]

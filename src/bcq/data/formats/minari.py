@@ -1,7 +1,7 @@
-"""Minari's folders: `data/metadata.json` and `data/main_data.hdf5`, a group an episode.
+"""Minari data sets: `data/metadata.json` and `data/main_data.hdf5`, one group per episode.
 
-They are read and written by h5py alone: Minari itself follows links out of the file, and makes
-environments that the metadata names.
+They are read and written with h5py only: Minari itself follows links out of the file and creates
+the environments that the metadata names.
 """
 
 import json
@@ -28,13 +28,13 @@ from bcq.system.files import make_directory, require_regular
 
 PREFIX = "minari:"
 NAME = re.compile(r"([-\w]+/)*[-\w]+-v\d+", re.ASCII)  # of a data set: namespace/name-v0
-LAYOUT = "0.5.0"  # of Minari: what is written has been read since then
+LAYOUT = "0.5.0"  # version of Minari from which on the written files can be read
 FLAT = ("rewards", "terminations", "truncations")
 STATES = ("qpos", "qvel")
 
 
 def folder_of(name: str) -> Path:
-    """Where Minari keeps a data set of that name."""
+    """The folder in which Minari keeps a data set."""
     identity = name.removeprefix(PREFIX)
     if not NAME.fullmatch(identity):
         raise InputError(f"{name}: is not a Minari data set; write it like {PREFIX}space/name-v0")
@@ -43,7 +43,7 @@ def folder_of(name: str) -> Path:
 
 
 def read(folder: Path) -> Columns:
-    """The episodes one after another; their T+1 observations become T pairs."""
+    """Reads all episodes in order; their T+1 observations become T pairs."""
     folder = folder / "data" if (folder / "data").is_dir() else folder
     try:
         for name in ("metadata.json", "main_data.hdf5"):
@@ -84,7 +84,7 @@ def require_vectors(metadata: Mapping[str, Any]) -> None:
 
 
 def read_episodes(file: h5py.File) -> Iterator[dict[str, Column]]:
-    """Each episode under our names, all of one shape."""
+    """Reads each episode under our names; all must have the same shapes."""
     row, shapes = 0, None
     for number in range(len(file)):
         group = f"episode_{number}"
@@ -107,7 +107,7 @@ def read_episodes(file: h5py.File) -> Iterator[dict[str, Column]]:
 
 
 def read_episode(group: h5py.Group) -> dict[str, Column]:
-    """One episode, checked as far as it must be to be taken apart."""
+    """Reads one episode and checks the lengths of its arrays."""
     observations, actions, *flat = (
         read_required(group, n) for n in ("observations", "actions", *FLAT)
     )
@@ -137,7 +137,7 @@ def read_episode(group: h5py.Group) -> dict[str, Column]:
 
 
 def read_required(group: h5py.Group, name: str) -> Column:
-    """An array that an episode cannot do without."""
+    """Reads an array that every episode must have."""
     values = read_column(group, name)
     if values is None:
         raise InputError(f"{name}: is missing")
@@ -152,7 +152,7 @@ def unflagged_ends(arrays: Mapping[str, Column], lengths: list[int]) -> Flags:
 
 
 def ends_without_flag(rows: NDArray[np.int64]) -> Finding:
-    """Says that these ends are treated as time-outs."""
+    """Reports that these ends are treated as time-outs."""
     return Finding(
         "end-without-flag",
         "truncated",
@@ -165,7 +165,7 @@ def ends_without_flag(rows: NDArray[np.int64]) -> Finding:
 
 
 def bounds_in(metadata: Mapping[str, Any]) -> tuple[Column | None, Column | None]:
-    """The action space's bounds, if it has any that are finite."""
+    """The bounds of the action space, if they are finite."""
     if "action_space" not in metadata:
         return None, None
     space = json.loads(metadata["action_space"])
@@ -174,7 +174,7 @@ def bounds_in(metadata: Mapping[str, Any]) -> tuple[Column | None, Column | None
 
 
 def provenance_in(metadata: Mapping[str, Any]) -> Provenance:
-    """Ours where this package wrote it, else what Minari knows."""
+    """The provenance that this package wrote, or else what Minari stores."""
     if isinstance(ours := metadata.get("bcq"), dict):
         known: dict[str, Any] = {n: v for n, v in ours.items() if isinstance(v, str | int)}
         return Provenance(**known)
@@ -186,7 +186,7 @@ def provenance_in(metadata: Mapping[str, Any]) -> Provenance:
 
 
 def write(dataset: Dataset, folder: Path, identity: str) -> None:
-    """Writes the batch, whole or not at all."""
+    """Writes the batch completely or not at all."""
     if folder.exists():
         raise InputError(f"cannot write {folder}: it already exists")
     require_continuous(dataset, folder)
@@ -209,7 +209,7 @@ def write(dataset: Dataset, folder: Path, identity: str) -> None:
 
 
 def require_continuous(dataset: Dataset, folder: Path) -> None:
-    """Refuses what T+1 observations cannot hold: a successor that is not the next observation."""
+    """Refuses next observations that are not in the next row: Minari cannot store them."""
     inside = ~dataset.is_end[:-1]
     same = (dataset.next_observations[:-1] == dataset.observations[1:]).all(axis=1)
     if (bad := np.flatnonzero(inside & ~same)).size:
@@ -221,7 +221,7 @@ def require_continuous(dataset: Dataset, folder: Path) -> None:
 
 
 def write_episode(group: h5py.Group, dataset: Dataset, number: int, start: int, stop: int) -> None:
-    """One episode: T steps, T+1 observations, the simulator's T states before each step."""
+    """Writes one episode: T steps, T+1 observations, and the simulator states before each step."""
     rows = slice(start, stop)
     last = dataset.next_observations[stop - 1 : stop]
     group.attrs.update({"id": number, "total_steps": stop - start})
@@ -238,7 +238,7 @@ def write_episode(group: h5py.Group, dataset: Dataset, number: int, start: int, 
 
 
 def metadata_of(dataset: Dataset, identity: str) -> dict[str, Any]:
-    """What Minari wants to know of a data set, and our provenance."""
+    """The metadata that Minari needs, and our provenance."""
     name = dataset.provenance.environment
     size = dataset.task.observation_size
     spec = {"env_spec": gymnasium.spec(name).to_json()} if name in gymnasium.registry else {}
@@ -258,7 +258,7 @@ def metadata_of(dataset: Dataset, identity: str) -> dict[str, Any]:
 
 
 def box(low: Column, high: Column) -> str:
-    """A space in Minari's words."""
+    """A space in the format of Minari."""
     return json.dumps(
         {
             "type": "Box",

@@ -1,4 +1,4 @@
-"""NumPy's `.npz`: plain arrays under the names that people give them."""
+"""NumPy's `.npz`: plain arrays under common names."""
 
 import math
 import zipfile
@@ -19,7 +19,7 @@ BOUNDS = ("action_low", "action_high")
 
 
 def read(path: Path, names: Mapping[str, Sequence[str]]) -> Columns:
-    """The file's arrays; `names` says what one is called where its name is not usual."""
+    """Reads the arrays; `names` gives the names of arrays that have no common name."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = {Path(name).stem: name for name in archive.namelist() if is_array(name)}
@@ -38,12 +38,12 @@ def read(path: Path, names: Mapping[str, Sequence[str]]) -> Columns:
 
 
 def is_array(name: str) -> bool:
-    """Whether a member is an array of the archive's own folder."""
+    """Whether a member is an array at the top level of the archive."""
     return name.endswith(".npy") and "/" not in name and "\\" not in name
 
 
 def choose_arrays(names: Mapping[str, Sequence[str]], members: Mapping[str, str]) -> dict[str, str]:
-    """Ours -> the file's, for each column that is there."""
+    """Our name -> name in the file, for each array that the file has."""
     arrays = {n: patterns for n, patterns in USUAL_NAMES.items() if n not in ("episode", "step")}
     for ours in names:
         if ours not in arrays or len(names[ours]) != 1:
@@ -59,7 +59,7 @@ def choose_arrays(names: Mapping[str, Sequence[str]], members: Mapping[str, str]
 
 
 def read_array(archive: zipfile.ZipFile, name: str) -> Column:
-    """One array, read by its header alone: a header that asks for objects is refused."""
+    """Reads one array without NumPy's loader; objects are refused."""
     member = archive.getinfo(name)
     with archive.open(member) as file:
         shape, in_columns, kind = read_header(file)
@@ -76,7 +76,7 @@ def read_array(archive: zipfile.ZipFile, name: str) -> Column:
 
 
 def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether columns come first, and type."""
+    """Reads the shape, whether the order is Fortran's, and the type."""
     match npy.read_magic(file):
         case (1, 0):
             return npy.read_array_header_1_0(file)

@@ -1,4 +1,4 @@
-"""CSV and Parquet logs: a row a step, streamed in batches, never held as Python objects."""
+"""CSV and Parquet logs: one row per step, read in batches, never as Python objects."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,19 +42,19 @@ from bcq.data.formats.mapping import Names
 from bcq.data.formats.order import find_gaps, is_in_order, no_terminals, read_key, rows_moved
 from bcq.system.errors import InputError
 
-WINDOW_BYTES = 2**26  # of numbers that are in memory at a time while a table is converted
+WINDOW_BYTES = 2**26  # of numbers in memory at a time while a table is converted
 ROWS_PER_BYTE = 10_000  # more than any encoding of a log reaches
 
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """An open table, and the order in which its rows make episodes."""
+    """An open table, and the order of its rows by episode and step."""
 
     source: str
     file: pq.ParquetFile
     names: Names
-    order: NDArray[np.int64] | None  # the file's row at each place, where rows had to be moved
-    cuts: NDArray[np.bool_]  # at each place: the next one is not what followed
+    order: NDArray[np.int64] | None  # row of the file at each place; None if in order
+    cuts: NDArray[np.bool_]  # at each place: whether the episode is cut after it
     findings: tuple[Finding, ...]
 
     def __len__(self) -> int:
@@ -62,7 +62,7 @@ class Log:
 
     @cached_property
     def places(self) -> NDArray[np.int64] | None:
-        """The place of each row of the file, where rows had to be moved."""
+        """The place of each row of the file; None if the rows are in order."""
         if self.order is None:
             return None
         places = np.empty_like(self.order)
@@ -70,7 +70,7 @@ class Log:
         return places
 
     def window(self, start: int, stop: int) -> dict[str, Column]:
-        """Places [start, stop) as arrays, read from the row groups that may hold some of them."""
+        """Reads places [start, stop) from the row groups that may contain them."""
         arrays = self.empty(stop - start)
         ends = np.cumsum([0, *group_sizes(self.file)]).tolist()
         for group, (first, end) in enumerate(pairwise(ends)):
@@ -89,7 +89,7 @@ class Log:
         return cut(arrays, self.cuts[start:stop])
 
     def empty(self, rows: int) -> dict[str, Column]:
-        """Room for so many rows of each column."""
+        """Arrays of zeros for this number of rows."""
         sizes = {name: len(columns) for name, columns in self.names.items() if name not in KEYS}
         return {
             name: np.zeros((rows, sizes[name]) if name in MATRICES else rows, precision(name))
@@ -107,7 +107,7 @@ class Log:
         for name in arrays:
             for i, column in enumerate(self.names.get(name, ())):
                 target = arrays[name][:, i] if name in MATRICES else arrays[name]
-                with np.errstate(over="ignore"):  # what float32 cannot hold is found as infinite
+                with np.errstate(over="ignore"):  # the checks find infinity
                     target[places] = as_float64(batch.column(column))[chosen]
 
     def action_range(self) -> tuple[Column, Column]:
@@ -122,7 +122,7 @@ class Log:
 
 
 def read(path: Path, names: Mapping[str, Sequence[str]]) -> Columns:
-    """The whole table, its rows in order, time-outs where an episode is cut."""
+    """Reads the whole table with its rows in order; cut episodes are truncated."""
     with open_log(path, names) as log, explain_read_errors(path):
         arrays = log.window(0, len(log))
         return Columns(log.source, arrays, Provenance(), rows=log.order, findings=log.findings)
@@ -131,7 +131,7 @@ def read(path: Path, names: Mapping[str, Sequence[str]]) -> Columns:
 def parts(
     log: Log, bounds: ActionBounds | None, environment: str | None = None
 ) -> Iterator[Dataset]:
-    """The table as batches that follow one another, so that it is never in memory whole."""
+    """The table as consecutive batches, so that it is never completely in memory."""
     for start, stop in pairwise(window_ends(log)):
         ahead = min(stop + 1, len(log))  # the row after the last gives its next observation
         with explain_read_errors(Path(log.source)):
@@ -150,7 +150,7 @@ def parts(
 
 
 def window_ends(log: Log) -> list[int]:
-    """Where windows end: with a row group where that leaves them at most twice their size."""
+    """Ends of windows: those of row groups if that makes windows at most twice as long."""
     width = sum(len(columns) for columns in log.names.values())
     size, ends = max(1, WINDOW_BYTES // (4 * width)), [0]
     for end in np.cumsum(group_sizes(log.file)).tolist():
@@ -163,7 +163,7 @@ def window_ends(log: Log) -> list[int]:
 
 @contextmanager
 def open_log(path: Path, names: Mapping[str, Sequence[str]]) -> Iterator[Log]:
-    """The table with its rows in order; a CSV file is first put into a temporary Parquet file."""
+    """Opens a table and orders its rows; a CSV file is first copied to a temporary Parquet file."""
     with explain_read_errors(path), explain_temporary_disk_errors():
         temporary = TemporaryDirectory()
     with temporary as folder:
@@ -171,7 +171,7 @@ def open_log(path: Path, names: Mapping[str, Sequence[str]]) -> Iterator[Log]:
             parquet = path if path.suffix == ".parquet" else Path(folder) / "log.parquet"
             if parquet != path:
                 as_parquet(path, parquet, names)
-            # Buffered, not mapped nor fetched ahead: a page of a column at a time is in memory.
+            # Buffered, without prefetching: one page of a column is in memory at a time.
             file = pq.ParquetFile(parquet, pre_buffer=False, buffer_size=2**20)
         with file:
             with explain_read_errors(path):
@@ -181,7 +181,7 @@ def open_log(path: Path, names: Mapping[str, Sequence[str]]) -> Iterator[Log]:
 
 
 def put_in_order(source: str, file: pq.ParquetFile, names: Names, size: int) -> Log:
-    """Puts the rows of each episode together and in the order of their steps."""
+    """Orders the rows by episode and step, and finds where episodes are cut."""
     rows = file.metadata.num_rows
     if rows == 0:
         raise InputError("has no rows")
@@ -191,7 +191,9 @@ def put_in_order(source: str, file: pq.ParquetFile, names: Names, size: int) -> 
     findings: list[Finding] = []
     order = None
     if episodes is None and steps is not None:
-        episodes = np.cumsum(np.append(False, steps[1:] <= steps[:-1]))  # a step that falls back
+        episodes = np.cumsum(
+            np.append(False, steps[1:] <= steps[:-1])
+        )  # a step that does not increase
     if episodes is not None and not is_in_order(episodes, steps):
         order = np.lexsort((episodes,) if steps is None else (steps, episodes))
         moved = np.flatnonzero(order != np.arange(rows))
