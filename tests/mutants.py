@@ -1408,7 +1408,10 @@ MUTANTS = [
     ),
     Mutant("data/doctor/alignment.py", "size += (steps", "size = (steps", "test_doctor.py"),
     Mutant(
-        "data/doctor/evidence.py", "(SAME * self.spread)", "(1e3 * self.spread)", "test_doctor.py"
+        "data/doctor/stored_batch.py",
+        "(SAME * self.spread)",
+        "(1e3 * self.spread)",
+        "test_doctor.py",
     ),
     Mutant("data/doctor/alignment.py", "(episode + 1,", "(episode + 2,", "test_doctor.py"),
     Mutant("data/doctor/ends.py", "if batch.truncated.any() or", "if", "test_doctor.py"),
@@ -1421,7 +1424,7 @@ MUTANTS = [
     Mutant("data/doctor/numbers.py", "leaps.max() > 10", "leaps.max() > 1.1", "test_doctor.py"),
     Mutant(
         "data/episodes.py",
-        'truncated[before & (arrays["terminated"] == 0)] = True',
+        'truncated[rows & (arrays["terminated"] == 0)] = True',
         "pass",
         "test_doctor.py",
     ),
@@ -1449,7 +1452,15 @@ MUTANTS = [
         '"next_observations": observations[:-1],',
         "test_minari.py",
     ),
-    Mutant("data/formats/minari.py", 'arrays["truncated"][bare] = True', "pass", "test_minari.py"),
+    Mutant(
+        "data/formats/minari.py", "arrays = cut(arrays, unflagged)\n", "pass\n", "test_minari.py"
+    ),
+    Mutant(
+        "data/episodes.py",
+        'truncated[rows & (arrays["terminated"] == 0)] = True',
+        "truncated[rows] = True",
+        "test_tables.py",
+    ),
     Mutant(
         "data/formats/minari.py", "if not NAME.fullmatch(identity):", "if False:", "test_minari.py"
     ),
@@ -1716,8 +1727,8 @@ MUTANTS = [
     ),
     Mutant(
         "data/formats/tables.py",
-        'arrays["truncated"][self.cuts[start:stop]] = 1',
-        'arrays["truncated"][self.cuts[: stop - start]] = 1',
+        "cut(arrays, self.cuts[start:stop])",
+        "cut(arrays, self.cuts[: stop - start])",
         "test_tables.py",
     ),
     Mutant(
@@ -1757,8 +1768,8 @@ MUTANTS = [
     ),
     Mutant(
         "runs/directory.py",
-        "write_text(self.directory / log, as_lines(rows))",
-        "(self.directory / log).write_text(as_lines(rows))",
+        "write_text(self.directory / log, as_json_lines(rows))",
+        "(self.directory / log).write_text(as_json_lines(rows))",
         "test_runs.py",
     ),
     Mutant(

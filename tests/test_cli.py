@@ -1,5 +1,6 @@
 """The command line as a user meets it: one line for each mistake, and nothing half-written."""
 
+import ast
 import json
 import os
 import re
@@ -22,7 +23,7 @@ import bcq
 from bcq.algorithms import ALGORITHMS
 from bcq.cli import application as cli
 from bcq.cli.application import main
-from bcq.cli.training import as_lines
+from bcq.cli.training import as_text
 from bcq.cli.verbs import beside
 from bcq.paper import reproduce
 from bcq.runs.recording import Schedule
@@ -160,7 +161,10 @@ def test_what_is_no_data_file_is_named(tmp_path: Path, refusal: Refusal) -> None
         ("missing.hdf5", "no such file"),
         ("folder.hdf5", "is a folder"),
         ("empty.hdf5", "cannot be read as HDF5"),
-        ("table.csv", "observations: is missing; give it with --columns (there are 0, 1)"),
+        (
+            "table.csv",
+            "observations: is missing; give its column in columns (there are 0, 1); use --",
+        ),
         ("table.pkl", "unknown file type"),
     ):
         message = refusal("train", "bcq", "--data", name, *TINY)
@@ -623,6 +627,7 @@ def obeyed(failure: BaseException, monkeypatch: pytest.MonkeyPatch) -> Any:
     ("failure", "words"),
     [
         (bcq.InputError("a\nb: is no file"), "bcq: a\\nb: is no file"),
+        (bcq.InputError("x: is there", option="env"), "bcq: x: is there; give it with --env"),
         (bcq.BCQError("two\nlines"), "bcq: two\nlines"),
         (OSError(28, "No space left", "there"), "bcq: there: No space left"),
         (OSError(28, "No space left"), "bcq: a file: No space left"),
@@ -645,6 +650,20 @@ def test_a_failure_is_told_in_words(
     assert obeyed(failure, monkeypatch) == words
 
 
+def test_every_option_that_an_error_names_has_a_hint() -> None:
+    sources = Path(bcq.__file__).parent.rglob("*.py")
+    named = {
+        keyword.value.value
+        for path in sources
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call)
+        and getattr(call.func, "id", None) in ("InputError", "Finding")
+        for keyword in call.keywords
+        if keyword.arg == "option" and isinstance(keyword.value, ast.Constant)
+    }
+    assert named == cli.HINTS.keys()
+
+
 def test_a_failure_of_the_compiler_is_not_taken_for_a_lack_of_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -659,13 +678,15 @@ def test_an_interruption_without_a_signal_ends_as_ctrl_c_does(
     nothing = "bcq: stopped; nothing was saved; run the same command to start again\n"
     assert capsys.readouterr().err == nothing
     assert obeyed(InterruptionError("half is saved"), monkeypatch) == 130
-    assert capsys.readouterr().err == "bcq: stopped; half is saved\n"
+    assert capsys.readouterr().err == (
+        "bcq: stopped; half is saved; run the same command to continue\n"
+    )
 
 
 def test_what_is_too_large_is_what_was_given() -> None:
     data = ("train", "bcq", "--data", "a.csv")
-    assert cli.too_large(parsed(*data)) == "reduce the size of the batch or of the networks"
-    named = cli.too_large(parsed(*data, "--batch-size", "999", "--hidden-sizes", "7", "8"))
+    assert cli.what_to_reduce(parsed(*data)) == "reduce the size of the batch or of the networks"
+    named = cli.what_to_reduce(parsed(*data, "--batch-size", "999", "--hidden-sizes", "7", "8"))
     assert named.startswith("reduce --")
     assert "--batch-size 999" in named
     assert "--hidden-sizes (7, 8)" in named
@@ -674,7 +695,7 @@ def test_what_is_too_large_is_what_was_given() -> None:
 
 def test_figures_are_said_one_a_line() -> None:
     figures = {"step": 12345, "mean_error": 0.123456, "interval": [1.0, 2.34567], "name": "x"}
-    lines = [" ".join(line.split()) for line in as_lines(figures).splitlines()]
+    lines = [" ".join(line.split()) for line in as_text(figures).splitlines()]
     assert lines == ["step 12345", "mean error 0.1235", "interval 1 to 2.346", "name x"]
 
 

@@ -270,7 +270,9 @@ def test_impossible_settings_are_refused_by_name(
 @pytest.mark.parametrize("recipe", ["imitation", "imperfect"])
 def test_a_policy_that_cannot_serve_is_refused(recipe: str, agent: Path, refusal: Refusal) -> None:
     out = ("collect", recipe, "--out", "batch.hdf5")
-    assert refusal(*out, "--env", ENV).startswith(f"policy 0: 0 experts of {ENV} are bundled")
+    assert refusal(*out, "--env", ENV).startswith(
+        f"policy 0: 0 experts of {ENV} are bundled; train one with `bcq experts train`"
+    )
     assert "nobody.json: cannot be read" in refusal(*out, "--env", ENV, "--policy", "nobody")
     message = refusal(*out, "--env", "Hopper-v5", "--policy", agent)
     assert message == f"policy {agent}: is for {ENV}, not for Hopper-v5"

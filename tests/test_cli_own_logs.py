@@ -53,6 +53,7 @@ def test_everything_wrong_is_in_one_report(
     printed = capsys.readouterr().out
     assert "2 errors" in printed
     assert "rewards: is nan (one of 2 values that are not finite) [rows 3, 17]" in printed
+    assert "-> remove or repair these rows; `bcq inspect --fix` does this\n" in printed
     assert not Path(path).with_suffix(".png").exists()
 
 
@@ -124,7 +125,7 @@ def test_what_reading_brings_to_light_is_told(capsys: pytest.CaptureFixture[str]
 
 def test_columns_are_for_files_that_have_names_of_their_own(batch_file: BatchFile) -> None:
     message = failure("convert", str(batch_file()), "log.hdf5", "--columns", "rewards=gain")
-    assert "--columns is for tables and npz" in message
+    assert "columns is for tables and npz" in message
 
 
 # Training

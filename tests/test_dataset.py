@@ -157,7 +157,7 @@ def test_findings_are_numbered_as_the_rows_of_the_file() -> None:
         ({"rewards": np.zeros(3)}, "different-lengths", "one row per transition"),
         ({"rewards": np.full(ROWS, np.nan)}, "not-finite", "remove or repair"),
         ({"terminated": np.full(ROWS, 2)}, "not-a-flag", "0 or 1"),
-        ({"actions": np.full((ROWS, 2), 2.0)}, "out-of-bounds", "--action-margin"),
+        ({"actions": np.full((ROWS, 2), 2.0)}, "out-of-bounds", "action_margin"),
         ({"actions": np.zeros((ROWS, 3))}, "out-of-bounds", "as many bounds as dimensions"),
     ],
 )
@@ -232,8 +232,8 @@ def test_an_action_out_of_bounds_is_named_with_its_row() -> None:
     message = refusal(columns(actions=actions), box([-3, -2], [3, 2]))
     assert "actions, row 17: [0.5, 2.25] is not between [-3.0, -2.0] and [3.0, 2.0]" in message
     assert "one of 2 such rows" in message
-    assert "--action-low" in message
-    assert "--action-high" in message
+    assert "action_low" in message
+    assert "action_high" in message
 
 
 def test_each_dimension_has_its_own_bounds() -> None:
@@ -277,7 +277,7 @@ def test_without_any_bounds_a_larger_action_is_refused_with_what_to_do() -> None
     actions[17, 1] = -1.5
     message = refusal(columns(actions=actions))
     assert "actions, row 17: [0.0, -1.5] is not between [-1.0, -1.0] and [1.0, 1.0]" in message
-    assert "give the true bounds with --action-low and --action-high" in message
+    assert "give the true bounds as action_low and action_high" in message
 
 
 def test_bounds_of_another_size_are_refused() -> None:

@@ -17,8 +17,8 @@ from bcq.data.checks import check
 from bcq.data.columns import Columns, Finding, Provenance
 from bcq.data.dataset import Dataset
 from bcq.data.doctor import examination
-from bcq.data.doctor.examination import ADVICE, examine_dataset
-from bcq.data.doctor.report import MENDED, as_json, as_text
+from bcq.data.doctor.examination import ADVISORY_CHECKS, examine_dataset
+from bcq.data.doctor.report import as_json, as_text
 from bcq.system.errors import InputError
 
 Arrays = dict[str, NDArray[Any]]
@@ -918,7 +918,7 @@ def test_rows_are_numbered_as_in_the_file() -> None:
 
 
 def test_every_check_was_given_something_to_find() -> None:
-    assert len(ADVICE) == 16  # a new one needs a fault above
+    assert len(ADVISORY_CHECKS) == 16  # a new one needs a fault above
 
 
 # Reports
@@ -942,7 +942,10 @@ def test_the_text_has_severity_rows_reason_and_remedy() -> None:
     assert lines[0].split(None, 1) == ["doctor", "no errors, 1 warning, 2 notes"]
     assert lines[1].startswith("warning        next_observations: 2 rows within episodes differ")
     assert lines[1].endswith("[rows 9, 197]")
-    assert lines[3].endswith("--fix does this")
+    assert lines[3].endswith(
+        "-> check how the rows were joined; cut the episode where rows are missing "
+        "or an end is not marked"
+    )
     assert as_text([]).endswith("no errors, no warnings, no notes")
 
 
@@ -970,7 +973,8 @@ def test_copies_go_and_breaks_are_cut() -> None:
     lost_rows(arrays)
     for name in list(arrays):
         arrays[name] = np.concatenate([arrays[name], arrays[name][38:98]])
-    assert MENDED.keys() & findings(arrays).keys() == {"next-mismatch", "duplicated-episode"}
+    repairable = {kind for kind, finding in findings(arrays).items() if finding.option == "fix"}
+    assert repairable == {"next-mismatch", "duplicated-episode"}
     mended = Dataset.from_columns(repair(columns(arrays)))
     assert len(mended) == ROWS - 3
     assert mended.truncated[[9, 197]].all()

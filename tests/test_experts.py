@@ -332,7 +332,7 @@ def test_a_number_without_an_expert_is_refused(
 ) -> None:
     monkeypatch.setattr(experts, "BUNDLED", tmp_path)
     message = refusal("0", "Hopper-v5")
-    assert message.startswith("policy 0: 0 experts of Hopper-v5 are bundled; train one with")
+    assert message.startswith("policy 0: 0 experts of Hopper-v5 are bundled")
     assert bundled("Hopper-v5") == []
     monkeypatch.setattr(experts, "BUNDLED", folder / "kept")
     assert refusal("2").startswith(f"policy 2: 2 experts of {NAME} are bundled")

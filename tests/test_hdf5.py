@@ -297,17 +297,19 @@ def test_actions_up_to_2_need_the_environments_name(batch_file: BatchFile) -> No
     actions = np.linspace(-2, 2, ROWS, dtype=np.float32)[:, None]
     known = batch_file("known.hdf5", actions=actions, attributes={"environment": "Pendulum-v1"})
     np.testing.assert_array_equal(bcq.load(known).actions, actions)
-    assert "--action-low" in refusal(batch_file("unknown.hdf5", actions=actions))
+    assert "action_low" in refusal(batch_file("unknown.hdf5", actions=actions))
 
 
 def test_one_bound_without_the_other_is_refused(batch_file: BatchFile) -> None:
-    with pytest.raises(InputError, match="--action-low and --action-high must be given together"):
+    with pytest.raises(InputError, match=r"^action_low and action_high must be given together"):
         bcq.load(batch_file(), action_low=[-1])
-    with pytest.raises(InputError, match="--action-low and --action-high must be given together"):
+    with pytest.raises(InputError, match=r"^action_low and action_high must be given together"):
         bcq.load(batch_file(), action_high=[1])
-    with pytest.raises(InputError, match="--action-margin replaces the bounds"):
+    with pytest.raises(InputError, match=r"^action_margin replaces action_low and action_high"):
         bcq.load(batch_file(), action_low=[-1], action_high=[1], action_margin=0.1)
-    with pytest.raises(InputError, match="--columns is for tables and npz"):
+    with pytest.raises(
+        InputError, match=": has the column names of D4RL; columns is for tables and npz"
+    ):
         bcq.load(batch_file(), columns={"rewards": ["reward"]})
 
 

@@ -1,6 +1,7 @@
 """The shape of the package: imports point downwards."""
 
 import ast
+import re
 from pathlib import Path
 
 import bcq
@@ -66,6 +67,21 @@ def test_algorithms_know_nothing_of_environments_files_or_arguments() -> None:
         ):
             text = path.read_text()
             assert not any(f"import {name}" in text or f"from {name}" in text for name in forbidden)
+
+
+def test_messages_of_the_library_do_not_name_options_of_the_command_line() -> None:
+    rooms = (
+        *("bcq.runs", "bcq.training", "bcq.simulation", "bcq.collection", "bcq.judging"),
+        *("bcq.data", "bcq.system"),
+    )
+    for module, path in modules().items():
+        texts = [
+            node.value
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ]
+        named = [text for text in texts if re.search(r"\s--[a-z]|^--[a-z-]+\s", text)]
+        assert room(module) not in rooms or not named, f"{module}: {named}"
 
 
 def test_nothing_reads_or_writes_pickles_or_evaluates_text() -> None:

@@ -130,7 +130,7 @@ def test_its_environment_is_known() -> None:
 
 def test_bounds_that_are_infinite_are_none(home: Path) -> None:
     name = by_minari(action_space=Box(-np.inf, np.inf, (2,), np.float32))
-    with pytest.raises(InputError, match="--action-margin"):
+    with pytest.raises(InputError, match="action_margin"):
         bcq.load(name)
     assert bcq.load(name, action_margin=0.1).bounds.high.tolist() > [0.5, 4]
 

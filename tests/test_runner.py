@@ -29,7 +29,7 @@ from bcq.experiments.runner import (
 from bcq.system import interruption, progress
 from bcq.system.errors import InterruptionError
 from bcq.system.files import locked
-from bcq.system.progress import words
+from bcq.system.progress import duration
 
 
 @dataclass(frozen=True)
@@ -348,4 +348,4 @@ run_jobs([{long!r}], Path({str(tmp_path)!r}), LocalProcesses(), screen=sys.stdou
     ],
 )
 def test_durations_are_said_as_people_say_them(seconds: float, text: str) -> None:
-    assert words(seconds) == text
+    assert duration(seconds) == text

@@ -97,6 +97,14 @@ def test_a_table_comes_in_exactly(path: Path) -> None:
     assert dataset.terminated.sum() == 3
 
 
+def test_an_episode_is_cut_where_it_does_not_terminate(path: Path) -> None:
+    log = table()
+    last = np.append(log["episode"][1:] != log["episode"][:-1], False)
+    arrays = read(write(path, log), Options()).arrays
+    np.testing.assert_array_equal(arrays["truncated"], last & ~log["terminated"])
+    np.testing.assert_array_equal(arrays["terminated"], log["terminated"])
+
+
 def test_next_observations_of_the_table_are_taken(path: Path) -> None:
     log = table() | {f"next_obs_{i}": np.arange(ROWS) + i for i in range(2)}
     dataset = bcq.load(write(path, log))
@@ -524,7 +532,7 @@ def test_parts_end_with_row_groups_where_they_can(
 ) -> None:
     path = write(tmp_path / "log.parquet", table(), row_group_size=group)
     monkeypatch.setattr(tables, "WINDOW_BYTES", 4 * 8 * window)
-    with tables.opened(path, {}) as log:
+    with tables.open_log(path, {}) as log:
         assert tables.window_ends(log) == ends
 
 
@@ -533,15 +541,15 @@ def test_a_part_reads_the_row_groups_that_hold_it_and_no_more(
 ) -> None:
     path = write(tmp_path / "log.parquet", table(), row_group_size=5)
     monkeypatch.setattr(arrow, "BATCH_ROWS", 2)
-    batches, read_batches = arrow.batches, []
+    batches, read_batches = arrow.record_batches, []
 
     def recorded(file: Any, names: Any, wanted: Any, groups: Any = None) -> Any:
         for batch in batches(file, names, wanted, groups):
             read_batches.append(groups[0])
             yield batch
 
-    with tables.opened(path, {}) as log:
-        monkeypatch.setattr(tables, "batches", recorded)
+    with tables.open_log(path, {}) as log:
+        monkeypatch.setattr(tables, "record_batches", recorded)
         arrays = log.window(10, 18)
     assert arrays["rewards"].tolist() == np.float32(table()["reward"][10:18]).tolist()
     assert read_batches == [2, 2, 2, 3, 3]
@@ -623,7 +631,7 @@ def test_bounds_of_a_table_are_those_of_all_its_parts(
     write(path, log)
     monkeypatch.setattr(tables, "WINDOW_BYTES", 4 * len(log) * 5)
     monkeypatch.setattr(arrow, "BATCH_ROWS", 4)
-    assert "--action-margin" in refusal(path)
+    assert "action_margin" in refusal(path)
     convert(path, path.with_name("log.hdf5"), Options(action_margin=0.1))
     bounds = bcq.load(path.with_name("log.hdf5")).bounds
     np.testing.assert_allclose(bounds.low, [-14, 7])

@@ -336,8 +336,9 @@ def test_what_cannot_be_measured_is_said_in_one_sentence(tmp_path: Path) -> None
     other = replace(schedule, env="Pendulum-v1")
     with pytest.raises(bcq.InputError, match="observations have 3 numbers, those of the data 1"):
         bcq.train_run(tmp_path / "c", small, other, dataset)
-    with pytest.raises(bcq.InputError, match="needs an environment; give it with --env"):
+    with pytest.raises(bcq.InputError, match=r"true_value_every: needs an environment$") as refused:
         bcq.Schedule(true_value_every=100)
+    assert refused.value.option == "env"
     with pytest.raises(bcq.InputError, match="true_value_every: 150 is not a positive multiple"):
         bcq.Schedule(env=NAME, true_value_every=150)
     longer = replace(dataset, qpos=np.zeros((len(dataset), 2)))

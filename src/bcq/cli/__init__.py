@@ -1,1 +1,1 @@
-"""The command line: one file a family of verbs; it parses, calls and prints."""
+"""The command line: one file per family of verbs; it parses, calls and prints."""

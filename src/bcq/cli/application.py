@@ -1,4 +1,4 @@
-"""The tree of verbs, and what becomes of whatever goes wrong in one."""
+"""The tree of verbs, and how their errors are reported."""
 
 import os
 import signal
@@ -16,7 +16,18 @@ from bcq.system import interruption, progress
 from bcq.system.errors import BCQError, InputError, InterruptionError
 
 NOTHING_SAVED = "nothing was saved; run the same command to start again"
-# The module of a verb is imported when the verb is asked for: JAX and MuJoCo take seconds.
+# What to do about an error or a finding of the library, by the setting that it names (`option`).
+HINTS = {
+    "action_low": "use --action-low and --action-high",
+    "action_margin": "use --action-low and --action-high, or --action-margin 0.05",
+    "columns": "use --columns ROLE=COLUMN",
+    "discount": "`bcq train --discount` sets it",
+    "env": "give it with --env",
+    "fix": "`bcq inspect --fix` does this",
+    "policy": "train one with `bcq experts train` and give its folder with --policy",
+    "resume": "add --resume to continue it, or give another folder with --out",
+}
+# The module of a verb is imported only if the verb is used: JAX and MuJoCo take seconds.
 VERBS = {
     "train": ("training", "Train a policy on a fixed batch of logged transitions."),
     "evaluate": (
@@ -46,7 +57,7 @@ VERBS = {
 
 
 def application(arguments: Sequence[str]) -> SubcommandApp:
-    """Every verb by name; the one that was asked for with its options."""
+    """All verbs by name; only the one in the arguments has its options."""
     app = SubcommandApp()
     for name, (module, says) in VERBS.items():
         verb = import_module(f"bcq.cli.{module}").VERBS[name] if name in arguments[:1] else unloaded
@@ -58,7 +69,7 @@ def application(arguments: Sequence[str]) -> SubcommandApp:
 
 
 def unloaded() -> None:
-    """Stands for a verb that was not asked for."""
+    """Stands for a verb that is not in the arguments."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -70,13 +81,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 run(arguments)
             finally:
                 sys.stdout.flush()
-        except BrokenPipeError:  # whoever read this, such as `head`, has seen enough
+        except BrokenPipeError:  # the reader, such as `head`, closed the pipe
             progress.discard(sys.stdout)
             sys.exit(128 + signal.SIGPIPE)
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Parses and obeys; what is wrong is said in one line."""
+    """Parses the arguments and runs the verb; an error is printed in one line."""
     if list(arguments) == ["--version"]:
         print(f"bcq {version('bcq')}")
         return
@@ -99,24 +110,38 @@ def run(arguments: Sequence[str]) -> None:
     except (InterruptionError, KeyboardInterrupt) as error:
         if isinstance(error, KeyboardInterrupt) and interruption.requested():  # the second signal
             interruption.write(interruption.AT_ONCE)
-            os._exit(interruption.exit_code())  # threads that still compute are not waited for
-        stop(f"stopped; {str(error) or getattr(command, 'if_stopped', NOTHING_SAVED)}")
+            os._exit(interruption.exit_code())  # without waiting for threads that compute
+        stop(f"stopped; {what_is_left(error, command)}")
     except InputError as error:
-        sys.exit("bcq: " + str(error).replace("\n", "\\n"))  # a file's name may have any character
+        # A file's name may have any character.
+        sys.exit("bcq: " + with_hint(error).replace("\n", "\\n"))
     except BCQError as error:
         sys.exit(f"bcq: {error}")
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
         sys.exit(f"bcq: {str(error.filename or 'a file')[:200]}: {error.strerror or error}")
-    except (MemoryError, RuntimeError) as error:  # JAX's own is of the latter kind
+    except (MemoryError, RuntimeError) as error:  # JAX raises the latter
         if isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        sys.exit(f"bcq: out of memory: {too_large(command)} ({first_line(error)})")
+        sys.exit(f"bcq: out of memory: {what_to_reduce(command)} ({first_line(error)})")
 
 
-def too_large(command: object) -> str:
-    """What there is to make smaller: the sizes that were given, of those that an algorithm has."""
+def with_hint(error: InputError) -> str:
+    """The message of an error, with the option that helps."""
+    return str(error) if error.option is None else f"{error}; {HINTS[error.option]}"
+
+
+def what_is_left(error: BaseException, command: object) -> str:
+    """What an interrupted command has saved, and how to continue."""
+    if not str(error):
+        return str(getattr(command, "if_stopped", NOTHING_SAVED))
+    option = "" if getattr(command, "resume", True) else " with --resume"
+    return f"{error}; run the same command{option} to continue"
+
+
+def what_to_reduce(command: object) -> str:
+    """What can be made smaller: the sizes that were given on the command line."""
     algorithm = getattr(command, "algorithm", None)
     if algorithm is None:
         return "reduce the amount of work"
@@ -131,11 +156,11 @@ def too_large(command: object) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """An exception of somebody else's code in one line."""
+    """The first line of an exception."""
     return (str(error) or type(error).__name__).split("\n")[0][:200]
 
 
 def stop(words: str) -> NoReturn:
-    """Ends with the last word on an interruption, and the exit code of one."""
-    progress.put(f"bcq: {words}")
+    """Reports an interruption and exits with its code."""
+    progress.write_line(f"bcq: {words}")
     sys.exit(interruption.exit_code())

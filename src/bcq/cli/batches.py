@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
-from bcq.cli.verbs import Reading, Verb, beside
+from bcq.cli.verbs import ReadingOptions, Verb, beside, with_hint
 from bcq.data.columns import Finding
 from bcq.data.dataset import Dataset
 from bcq.data.doctor.examination import examine
@@ -26,7 +26,7 @@ class Inspect(Verb):
     """the batch: HDF5 in the layout of D4RL, npz, CSV, Parquet, a Minari folder or minari:NAME"""
     env: str | None = None
     """Gymnasium environment of the batch, if the file does not name it"""
-    reading: Reading = field(default_factory=Reading)
+    reading: ReadingOptions = field(default_factory=ReadingOptions)
     fix: Path | None = None
     """write a repaired batch to this new file; only safe repairs are made"""
     picture: Path | None = None
@@ -35,10 +35,10 @@ class Inspect(Verb):
     """print the result as JSON"""
 
     def __call__(self) -> None:
-        """Prints and draws."""
+        """Prints the summary and the findings, and draws the picture."""
         checked = open_batch(self.data, self.reading.options(self.env))
         examination = examine(checked)
-        findings = examination.findings
+        findings = [with_hint(finding) for finding in examination.findings]
         if self.fix is not None:
             require_new(self.fix)
             save(Dataset.from_columns(examination.repaired(), checked.bounds), self.fix)
@@ -72,13 +72,13 @@ class Convert(Verb):
     """the new file (.hdf5) or Minari data set (a folder NAME-v0, or minari:NAME-v0)"""
     env: str | None = None
     """Gymnasium environment of the batch, if the file does not name it"""
-    reading: Reading = field(default_factory=Reading)
+    reading: ReadingOptions = field(default_factory=ReadingOptions)
 
     def __call__(self) -> None:
-        """Converts and says how much."""
+        """Converts and prints the number of transitions."""
         rows, findings = convert(self.source, self.target, self.reading.options(self.env))
         for finding in findings:
-            progress.say(f"{finding.severity}: {self.source}: {finding}")
+            progress.say(f"{finding.severity}: {self.source}: {with_hint(finding)}")
         print(f"{self.target}: {rows:,} transitions; `bcq inspect` summarises them")
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from tyro.extras import SubcommandApp
 
-from bcq.cli.verbs import GOES_ON, Verb
+from bcq.cli.verbs import CONTINUES, Verb
 from bcq.collection.behaviour import BehaviourSchedule
 from bcq.collection.experts import bundled, describe, find, read_expert, train_experts
 from bcq.collection.recipes import (
@@ -40,7 +40,7 @@ class CollectBehaviour(Verb):
     keep: Keep = 1
     """number of checkpoints of the agent to keep (the newest); each evaluation makes one"""
     recipe: ClassVar[str]
-    if_stopped = GOES_ON
+    if_stopped = CONTINUES
 
     def __call__(self) -> None:
         """Trains the agent and writes its buffer."""
@@ -81,7 +81,7 @@ class CollectFixed(Verb):
     """HDF5 file to write"""
     seed: int = 0
     """seed of all random numbers"""
-    if_stopped = GOES_ON
+    if_stopped = CONTINUES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +139,7 @@ class CollectRandom(CollectFixed):
 
 
 def report(path: Path, dataset: Dataset) -> None:
-    """Says what was collected."""
+    """Prints what was collected."""
     returns = dataset.episode_returns
     mean = f", return {returns.mean():.1f} ± {returns.std():.1f} (std)" if len(returns) else ""
     print(f"{path}: {len(dataset):,} transitions, {len(returns):,} complete episodes{mean}")
@@ -186,13 +186,13 @@ class ListExperts:
     """List the bundled experts with their returns."""
 
     def __call__(self) -> None:
-        """Prints a line each."""
+        """Prints one line per expert."""
         for path in bundled("*"):
             print(describe(read_expert(path)))
 
 
 def parse_seeds(text: str) -> list[int]:
-    """0..14 or 0,2,5 as numbers."""
+    """Parses seeds such as 0..14 or 0,2,5."""
     try:
         if ".." in text:
             first, last = text.split("..")
@@ -207,7 +207,7 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def recipes() -> SubcommandApp:
-    """One verb a recipe."""
+    """One subcommand per recipe."""
     app = SubcommandApp()
     app.command(name="final-buffer")(CollectFinalBuffer)
     app.command(name="concurrent")(CollectConcurrent)
@@ -218,7 +218,7 @@ def recipes() -> SubcommandApp:
 
 
 def experts() -> SubcommandApp:
-    """Their verbs."""
+    """The subcommands about experts."""
     app = SubcommandApp()
     app.command(name="train")(TrainExperts)
     app.command(name="list")(ListExperts)

@@ -7,7 +7,7 @@ from pathlib import Path
 from tyro.conf import Positional
 from tyro.extras import SubcommandApp
 
-from bcq.cli.verbs import GOES_ON, Verb
+from bcq.cli.verbs import CONTINUES, Verb
 from bcq.paper.presets import ExperimentName, PresetName
 
 
@@ -21,7 +21,7 @@ class CheetahDemo(Verb):
     """number of updates of each algorithm"""
     seed: int = 0
     """seed of the batch and of training"""
-    if_stopped = GOES_ON
+    if_stopped = CONTINUES
 
     def __call__(self) -> None:
         """Collects, trains, evaluates, draws."""
@@ -40,7 +40,7 @@ class PendulumDemo(Verb):
     """number of updates"""
     seed: int = 0
     """seed of the batch and of training"""
-    if_stopped = GOES_ON
+    if_stopped = CONTINUES
 
     def __call__(self) -> None:
         """Collects, trains, evaluates, draws."""
@@ -87,7 +87,7 @@ class Reproduce(Verb):
     """do not run jobs; draw the figures and judge the claims from the results in --out"""
 
     def __call__(self) -> None:
-        """Runs, or says what would be run, or judges."""
+        """Runs the jobs, lists them, or judges existing results."""
         from bcq.paper import reproduce  # noqa: PLC0415 - matplotlib takes half a second to import
 
         out = self.out or Path("runs") / f"reproduce-{self.preset}"
@@ -100,7 +100,7 @@ class Reproduce(Verb):
 
 
 def demos() -> SubcommandApp:
-    """One verb a demonstration."""
+    """One subcommand per demo."""
     app = SubcommandApp()
     app.command(name="cheetah")(CheetahDemo)
     app.command(name="pendulum")(PendulumDemo)

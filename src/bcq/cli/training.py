@@ -11,7 +11,7 @@ from tyro.extras import SubcommandApp
 
 from bcq.algorithms import ALGORITHMS, name_of
 from bcq.algorithms.learning import AlgorithmConfig
-from bcq.cli.verbs import Reading, Verb, beside
+from bcq.cli.verbs import ReadingOptions, Verb, beside, with_hint
 from bcq.data.dataset import Dataset
 from bcq.data.doctor.examination import examine
 from bcq.data.opening import open_batch
@@ -37,12 +37,12 @@ class Train(Verb, Generic[Config]):
     """run directory; if not given, runs/ALGORITHM-DATA-seedS"""
     resume: bool = False
     """resume an interrupted run; the result is the same as without the interruption"""
-    reading: Reading = field(default_factory=Reading)
+    reading: ReadingOptions = field(default_factory=ReadingOptions)
     schedule: Schedule = field(default_factory=Schedule)
     algorithm: Config
 
     def __call__(self) -> None:
-        """Trains and says where the run is."""
+        """Trains and prints where the run is."""
         dataset = self.dataset()
         stem = beside(self.data).stem
         name = f"{name_of(self.algorithm)}-{stem}-seed{self.schedule.seed}"
@@ -56,12 +56,12 @@ class Train(Verb, Generic[Config]):
         print(f"trained for {run.checkpoint_step():,} updates; the run is in {directory}")
 
     def dataset(self) -> Dataset:
-        """The batch, once the doctor has warned of what is wrong with it."""
+        """Reads the batch and prints the warnings of the doctor."""
         checked = open_batch(self.data, self.reading.options(self.schedule.env))
         dataset = Dataset.from_checked(checked)
         for finding in examine(checked, discount=self.algorithm.discount).findings:
             if finding.severity == "warning":
-                progress.say(f"warning: {self.data}: {finding}")
+                progress.say(f"warning: {self.data}: {with_hint(finding)}")
         return dataset
 
 
@@ -79,7 +79,7 @@ class Evaluate(Verb):
     """seed of the start of each episode and of the random choices of the policy"""
     data: Path | None = None
     """the batch that the run was trained on, for --values and --meter"""
-    reading: Reading = field(default_factory=Reading)
+    reading: ReadingOptions = field(default_factory=ReadingOptions)
     values: bool = False
     """compare estimated and true values at 100 state-action pairs of the batch"""
     meter: bool = False
@@ -115,7 +115,7 @@ class Evaluate(Verb):
         return str(env)
 
     def against_the_batch(self, run: Run) -> None:
-        """Prints true values and the extrapolation meter, whichever was asked for."""
+        """Prints true values, the extrapolation meter, or both."""
         if self.data is None:
             raise InputError(
                 "--values and --meter need --data, the batch that the run was trained on"
@@ -134,11 +134,11 @@ class Evaluate(Verb):
             figures |= {**values.summary(), "picture": str(picture)}
         if self.meter:
             figures |= extrapolation_meter(run.policy(), dataset, seed=self.seed).summary()
-        print(json.dumps(figures) if self.json else as_lines(figures))
+        print(json.dumps(figures) if self.json else as_text(figures))
 
 
-def as_lines(figures: Mapping[str, object]) -> str:
-    """Figures for people, one a line."""
+def as_text(figures: Mapping[str, object]) -> str:
+    """Figures as text, one per line."""
 
     def words(value: object) -> str:
         if isinstance(value, list):
@@ -149,7 +149,7 @@ def as_lines(figures: Mapping[str, object]) -> str:
 
 
 def algorithms() -> SubcommandApp:
-    """One verb an algorithm, with its settings."""
+    """One subcommand per algorithm, with its settings."""
     app = SubcommandApp()
     for name, config in ALGORITHMS.items():
         app.command(name=name, help=config.__doc__)(Train[config])  # type: ignore[valid-type]

@@ -1,21 +1,22 @@
 """What verbs share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-from bcq.cli.application import NOTHING_SAVED
+from bcq.cli.application import HINTS, NOTHING_SAVED
+from bcq.data.columns import Finding
 from bcq.data.formats.mapping import parse_columns
 from bcq.data.formats.minari import PREFIX
 from bcq.data.opening import Options
 from bcq.simulation.environments import registered_bounds
 
-GOES_ON = "finished work is kept; run the same command to continue"
+CONTINUES = "finished work is kept; run the same command to continue"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verb:
-    """What every verb that takes a while has."""
+    """Options of every verb that takes some time."""
 
     quiet: bool = False
     """print only errors and the result, no progress and no warnings"""
@@ -23,7 +24,7 @@ class Verb:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class ReadingOptions:
     """Information that may be missing in the file of the batch."""
 
     columns: tuple[str, ...] = ()
@@ -38,7 +39,7 @@ class Reading:
     """take the bounds from the data, plus this share of their range on each side"""
 
     def options(self, environment: str | None = None) -> Options:
-        """The same for the reader."""
+        """The options for the reader."""
         return Options(
             columns=parse_columns(self.columns) if self.columns else {},
             environment=environment,
@@ -49,6 +50,13 @@ class Reading:
         )
 
 
+def with_hint(finding: Finding) -> Finding:
+    """The finding with the option that helps added to its remedy."""
+    if finding.option is None:
+        return finding
+    return replace(finding, remedy=f"{finding.remedy}; {HINTS[finding.option]}")
+
+
 def beside(data: Path) -> Path:
-    """A path for what is made of a batch: beside it, or here if Minari keeps it."""
+    """A path for files about a batch: next to it, or in the current folder for minari:NAME."""
     return Path(data.name.removeprefix(PREFIX)) if str(data).startswith(PREFIX) else data

@@ -163,8 +163,7 @@ def continue_behaviour(
                 run.save(agent.steps, agent.learner, keep=schedule.keep, passing=not due)
             if stopping:
                 raise InterruptionError(
-                    f"step {agent.steps:,} of {schedule.steps:,} is saved in {run.directory}; "
-                    "run the same command to continue"
+                    f"step {agent.steps:,} of {schedule.steps:,} is saved in {run.directory}"
                 )
         log.sync()
         if last_step(run.directory / "episodes.jsonl") != agent.steps:

@@ -66,8 +66,8 @@ def find(source: str, environment: str) -> Expert:
         paths = bundled(environment)
         if int(source) >= len(paths):
             raise InputError(
-                f"policy {source}: {len(paths)} experts of {environment} are bundled; "
-                "train one with `bcq experts train` and give its folder with --policy"
+                f"policy {source}: {len(paths)} experts of {environment} are bundled",
+                option="policy",
             )
         return read_expert(paths[int(source)])
     expert = of_run(Path(source), environment) if Path(source).is_dir() else read_expert(source)

@@ -177,8 +177,7 @@ def collect(recipe: Recipe, *, folder: Path | None = None, progress: bool = Fals
                 note_progress(directory, recipe, waves, count)
                 if folder is not None and interruption.requested() and count < recipe.transitions:
                     raise InterruptionError(
-                        f"{count:,} of {recipe.transitions:,} transitions are kept in {folder}; "
-                        "run the same command to continue"
+                        f"{count:,} of {recipe.transitions:,} transitions are kept in {folder}"
                     )
         rows = log.read()[: recipe.transitions]
     bounds = task_of(environments[0]).bounds

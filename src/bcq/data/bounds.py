@@ -1,4 +1,4 @@
-"""The box actions live in, and what a policy must know of its task."""
+"""Action bounds, and what a policy must know about its task."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from bcq.system.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class ActionBounds:
-    """The box actions live in, and the affine map between it and [-1, 1] in each dimension.
+    """The bounds of the actions, and the affine map between them and [-1, 1] in each dimension.
 
-    Where low is high the action is a constant, which becomes 0.
+    A dimension with equal bounds is constant: its value maps to 0.
     """
 
     low: Floats  # (action_size,)
     high: Floats
 
     def __post_init__(self) -> None:
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
+        with np.errstate(over="ignore", invalid="ignore"):  # infinite values are refused below
             for name, values in (("low", self.low), ("high", self.high)):
                 object.__setattr__(self, name, frozen(np.array(values, np.float32).reshape(-1)))
             usable = self.low.shape == self.high.shape and np.isfinite(self.half_width).all()
@@ -39,9 +39,9 @@ class ActionBounds:
 
     @classmethod
     def of_data(cls, lowest: Column, highest: Column, margin: float) -> "ActionBounds":
-        """The range that actions were seen in, widened on each side by a share of its width.
+        """The range of the logged actions, widened on each side by a share of its width.
 
-        A dimension that never moved keeps its one value: there is nothing to learn in it.
+        A constant dimension keeps its value: there is nothing to learn about it.
         """
         if not 0 <= margin < np.inf:
             raise InputError(f"action_margin: {margin} is not 0 or more; give a share of the range")
@@ -52,38 +52,38 @@ class ActionBounds:
 
     @property
     def centre(self) -> Floats:
-        """The action that becomes 0."""
+        """The action that maps to 0."""
         return (self.low + self.high) / np.float32(2)
 
     @property
     def half_width(self) -> Floats:
-        """How far a bound is from the centre."""
+        """Distance of each bound from the centre."""
         return (self.high - self.low) / np.float32(2)
 
     def normalise(self, actions: Floats) -> Floats:
-        """The environment's scale to [-1, 1]."""
+        """Maps actions to [-1, 1]."""
         width = np.where(self.half_width > 0, self.half_width, 1).astype(np.float32)
         return (actions - self.centre) / width
 
     def denormalise(self, actions: Floats) -> Floats:
-        """[-1, 1] to the environment's scale, never past a bound."""
+        """Maps actions from [-1, 1] back to their own scale, clipped to the bounds."""
         return np.clip(actions * self.half_width + self.centre, self.low, self.high)
 
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """What a policy must know of its task."""
+    """What a policy must know about its task."""
 
     observation_size: int
     bounds: ActionBounds
 
     @property
     def action_size(self) -> int:
-        """How many numbers an action has."""
+        """Number of action dimensions."""
         return len(self.bounds.low)
 
     def as_json(self) -> dict[str, Any]:
-        """The form it has in a file."""
+        """The task as JSON values."""
         return {
             "observation_size": self.observation_size,
             "action_low": self.bounds.low.tolist(),
@@ -92,7 +92,7 @@ class TaskSpec:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "TaskSpec":
-        """The inverse of `as_json`; of anything else, a ValueError."""
+        """The inverse of `as_json`; raises ValueError for anything else."""
         try:
             low, high = (np.array(content[name], float) for name in ("action_low", "action_high"))
             size, bounds = content["observation_size"], ActionBounds(low, high)

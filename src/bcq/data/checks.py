@@ -1,4 +1,4 @@
-"""What no batch may have: every error, with its rows and its remedy."""
+"""Errors that make a batch unusable, each with its rows and its remedy."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ REQUIRED = ("observations", "actions", "rewards", "terminated")
 
 
 BOUNDS_TOLERANCE = (
-    1e-5  # of the half-width: what rounding to float32 may do to an action at a bound
+    1e-5  # of the half-width: rounding to float32 can move an action this far past its bound
 )
 
 
@@ -56,7 +56,7 @@ def not_numbers(arrays: Mapping[str, Column]) -> Iterator[Finding]:
 
 
 def wrong_shapes(arrays: Mapping[str, Column]) -> Iterator[Finding]:
-    """Matrices have a row and scalars a number a transition."""
+    """Matrices have one row per transition, the other columns one number."""
     why = "each row of each field must belong to one transition"
     for name, values in arrays.items():
         dimensions = 2 if name in MATRICES else 1
@@ -79,7 +79,7 @@ def wrong_shapes(arrays: Mapping[str, Column]) -> Iterator[Finding]:
 
 
 def different_lengths(arrays: Mapping[str, Column]) -> Iterator[Finding]:
-    """Every column has one entry a transition."""
+    """Every column has one entry per transition."""
     rows = len(arrays["observations"])
     why = "row i of each field must belong to transition i"
     if rows == 0:
@@ -97,7 +97,7 @@ def different_lengths(arrays: Mapping[str, Column]) -> Iterator[Finding]:
 
 
 def not_finite(arrays: Mapping[str, Column]) -> Iterator[Finding]:
-    """NaN and infinity (also what is too large for float32) would spread to every weight."""
+    """NaN and infinity would spread to every weight; numbers too large for float32 count too."""
     for name, values in arrays.items():
         bad = ~np.isfinite(values)
         if bad.any():
@@ -109,11 +109,12 @@ def not_finite(arrays: Mapping[str, Column]) -> Iterator[Finding]:
                 "remove or repair these rows",
                 "one such number spreads to every weight; numbers too large for float32 count too",
                 np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1)),
+                option="fix",
             )
 
 
 def not_flags(arrays: Mapping[str, Column]) -> Iterator[Finding]:
-    """Ends of episodes are yes or no."""
+    """Flags are 0 or 1."""
     for name in FLAGS:
         values = arrays.get(name)
         if values is not None and values.dtype.kind != "b":
@@ -124,8 +125,8 @@ def not_flags(arrays: Mapping[str, Column]) -> Iterator[Finding]:
                 yield Finding("not-a-flag", name, problem, remedy, why, bad)
 
 
-# Error-level checks, in the order in which one makes the next possible; those of the last row
-# look at single values and need not wait for one another.
+# Each of these checks relies on the ones before it. The checks in CONTENT look at single values
+# and do not depend on each other.
 STRUCTURE: tuple[Check, ...] = (missing_fields, not_numbers, wrong_shapes, different_lengths)
 
 
@@ -133,7 +134,7 @@ CONTENT: tuple[Check, ...] = (not_finite, not_flags)
 
 
 def out_of_bounds(actions: Floats, bounds: ActionBounds) -> Iterator[Finding]:
-    """Actions must lie in the box that the policy is told about."""
+    """Actions must lie within the bounds of the policy."""
     why = "the policy proposes only actions within the bounds"
     if actions.shape[1] != len(bounds.low):
         yield Finding(
@@ -152,32 +153,33 @@ def out_of_bounds(actions: Floats, bounds: ActionBounds) -> Iterator[Finding]:
             "actions",
             f"{actions[bad[0]].tolist()} is not between {bounds.low.tolist()} and "
             f"{bounds.high.tolist()} (one of {len(bad)} such rows)",
-            "give the true bounds with --action-low and --action-high, or take them from the data "
-            "with --action-margin 0.05",
+            "give the true bounds as action_low and action_high, or take them from the data with "
+            "action_margin",
             why,
             bad,
+            option="action_margin",
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Checked:
-    """Columns in the types they are stored in, and every error in them: looked for once."""
+    """Columns in their stored types, with all errors that were found in them."""
 
     columns: Columns
-    bounds: ActionBounds | None  # None where errors keep them from being known
-    errors: tuple[Finding, ...]  # with rows of the columns, not of the file
+    bounds: ActionBounds | None  # None if errors prevent them from being known
+    errors: tuple[Finding, ...]  # their rows are those of the columns, not of the file
 
     def require_sound(self) -> ActionBounds:
-        """Raises on the first error, naming it and counting the rest; without one, the bounds."""
+        """Returns the bounds, or raises the first error with the number of the others."""
         if self.errors or self.bounds is None:
             others = f" (other problems: {len(self.errors) - 1})" * (len(self.errors) > 1)
             first = self.columns.in_file(self.errors[0])
-            raise InputError(f"{self.columns.source}: {first}{others}")
+            raise InputError(f"{self.columns.source}: {first}{others}", option=first.option)
         return self.bounds
 
 
 def check(columns: Columns, bounds: ActionBounds | None = None) -> Checked:
-    """Finds all that keeps columns from being a batch; `bounds` go before those of the file."""
+    """Finds all errors of the columns; `bounds` override those of the file."""
     columns = replace(columns, arrays=as_stored_all(columns.arrays))
     for look in STRUCTURE:
         if found := tuple(look(columns.arrays)):
@@ -189,7 +191,7 @@ def check(columns: Columns, bounds: ActionBounds | None = None) -> Checked:
 
 
 def bounds_of(columns: Columns, size: int) -> ActionBounds:
-    """The file's own bounds, or [-1, 1] where it names none."""
+    """The bounds in the file, or [-1, 1] if it has none."""
     low, high = columns.action_low, columns.action_high
     if low is None and high is None:
         return ActionBounds(np.full(size, -1.0), np.full(size, 1.0))
@@ -198,4 +200,4 @@ def bounds_of(columns: Columns, size: int) -> ActionBounds:
     try:
         return ActionBounds(low, high)
     except InputError as error:
-        raise InputError(f"{columns.source}: {error}") from error
+        raise error.within(columns.source) from error

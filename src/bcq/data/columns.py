@@ -1,4 +1,4 @@
-"""What a file holds, under this project's names, before any judgement."""
+"""The content of a file under this project's names, before any check."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -7,10 +7,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Column = NDArray[Any]  # of any dtype, as a file may hold it
+Column = NDArray[Any]  # of any dtype that a file may contain
 
 
-Floats = NDArray[np.float32]
+Floats = NDArray[np.float32]  # the precision of training; `tabular` has its own
 
 
 Flags = NDArray[np.bool_]
@@ -27,7 +27,7 @@ NUMBERS = "biuf"  # NumPy's kinds: bool, int, unsigned, float
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a batch comes from, as far as is known."""
+    """Origin of a batch, as far as it is known."""
 
     environment: str | None = None
     recipe: str | None = None
@@ -41,15 +41,16 @@ Severity = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True, eq=False)
 class Finding:
-    """Something about the data that its user should know. Errors are what no batch may have."""
+    """Something that the user should know about the data. An error makes a batch unusable."""
 
     kind: str
     field: str
     problem: str
     remedy: str
     why: str = ""
-    rows: NDArray[np.int64] | None = None  # all rows concerned, where it is about rows
+    rows: NDArray[np.int64] | None = None  # all rows concerned, if it is about rows
     severity: Severity = "error"
+    option: str | None = None  # the setting that helps, as in `InputError`
 
     def __str__(self) -> str:
         where = self.field if self.rows is None else f"{self.field}, row {self.rows[0]}"
@@ -58,15 +59,15 @@ class Finding:
 
 @dataclass(frozen=True)
 class Columns:
-    """What a file holds, under this project's names, before any judgement."""
+    """The content of a file under this project's names, before any check."""
 
     source: str
     arrays: Mapping[str, Column]
     provenance: Provenance
     action_low: Column | None = None
     action_high: Column | None = None
-    rows: NDArray[np.int64] | None = None  # of the file, where they are not 0, 1, 2, ...
-    findings: tuple[Finding, ...] = ()  # what reading it brought to light
+    rows: NDArray[np.int64] | None = None  # numbers in the file, if not 0, 1, 2, ...
+    findings: tuple[Finding, ...] = ()  # problems found while reading
 
     def in_file(self, finding: Finding) -> Finding:
         """The same finding with its rows numbered as in the file."""
@@ -76,7 +77,7 @@ class Columns:
 
 
 def as_stored(name: str, values: Column) -> Column:
-    """The shape and precision a column is kept in; what is no number is left for the checks."""
+    """Converts a column to its stored shape and precision; the checks find what is not a number."""
     if name not in MATRICES and values.shape[1:] == (1,):
         values = values[:, 0]
     if values.dtype.kind not in NUMBERS or name in FLAGS:
@@ -86,17 +87,17 @@ def as_stored(name: str, values: Column) -> Column:
 
 
 def precision(name: str) -> type[np.float32 | np.float64]:
-    """float32, but for simulator states, which need every bit to be set again."""
+    """float32, or float64 for simulator states, which must be restored exactly."""
     return np.float64 if name in ("qpos", "qvel") else np.float32
 
 
 def as_stored_all(arrays: Mapping[str, Column]) -> dict[str, Column]:
-    """Every column in the shape and precision it is kept in."""
+    """Converts every column to its stored shape and precision."""
     return {name: as_stored(name, values) for name, values in arrays.items()}
 
 
 def frozen(values: Column) -> Column:
-    """The same numbers, contiguous and read-only, for whoever else holds the array too."""
+    """The array, contiguous and read-only; it is only copied if it is not contiguous."""
     values = np.ascontiguousarray(values)
     values.flags.writeable = False
     return values

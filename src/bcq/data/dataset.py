@@ -18,16 +18,17 @@ from bcq.data.columns import (
     Provenance,
     frozen,
 )
-from bcq.data.episodes import transitions
+from bcq.data.episodes import episode_spans, transitions
 from bcq.system.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """The batch B: one transition a row, in the order they were logged.
+    """The batch B: one transition per row, in the order of the log.
 
-    `terminated` marks the environment's own ends, `truncated` those of a time limit or of the
-    log; never both. `qpos` and `qvel` are the simulator's state before the step, if known.
+    `terminated` marks ends by the environment itself, `truncated` ends by a time limit or by a
+    cut in the log; no row has both. `qpos` and `qvel` are the simulator's state before the step,
+    if known.
     """
 
     observations: Floats
@@ -43,16 +44,16 @@ class Dataset:
 
     @classmethod
     def from_columns(cls, columns: Columns, bounds: ActionBounds | None = None) -> "Dataset":
-        """Checks the columns and makes the batch; `bounds` goes before what the file says.
+        """Checks the columns and makes the batch; `bounds` override those of the file.
 
-        With neither, [-1, 1] is taken if every action fits. The batch takes the arrays over: they
-        are not copied and become read-only.
+        Without either, the bounds are [-1, 1], and every action must fit. The arrays are not
+        copied; they become read-only.
         """
         return cls.from_checked(check(columns, bounds))
 
     @classmethod
     def from_checked(cls, checked: Checked) -> "Dataset":
-        """The same of columns that were checked before."""
+        """Makes the batch from columns that have been checked."""
         bounds, arrays = checked.require_sound(), transitions(checked.columns)
         if len(arrays["rewards"]) == 0:
             raise InputError(
@@ -67,24 +68,25 @@ class Dataset:
 
     @property
     def task(self) -> TaskSpec:
-        """What a policy for this data must know."""
+        """What a policy for this data must know about its task."""
         return TaskSpec(self.observations.shape[1], self.bounds)
+
+    @cached_property
+    def is_end(self) -> Flags:
+        """Whether each row is the last of its episode."""
+        return self.terminated | self.truncated
 
     @cached_property
     def episodes(self) -> NDArray[np.int64]:
         """First row and row past the end of each episode, (episodes, 2), in order."""
-        stops = np.flatnonzero(self.terminated | self.truncated) + 1
-        if len(stops) == 0 or stops[-1] != len(self):
-            stops = np.append(stops, len(self))  # an unfinished last episode
-        return np.stack([np.concatenate([[0], stops[:-1]]), stops], axis=1)
+        return episode_spans(self.is_end)
 
     @cached_property
     def episode_returns(self) -> NDArray[np.float64]:
         """Undiscounted return of each episode that was logged to its end."""
         starts, stops = self.episodes.T
-        complete = (self.terminated | self.truncated)[stops - 1]
         returns = np.add.reduceat(self.rewards.astype(np.float64), starts)
-        return returns[complete]
+        return returns[self.is_end[stops - 1]]
 
     @cached_property
     def fingerprint(self) -> str:
@@ -98,7 +100,7 @@ class Dataset:
         return digest.hexdigest()
 
     def columns(self) -> Columns:
-        """What a file should hold."""
+        """The content of a file that stores this batch."""
         names = (*MATRICES, "rewards", *FLAGS)
         arrays = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         return Columns("dataset", arrays, self.provenance, self.bounds.low, self.bounds.high)

@@ -9,24 +9,25 @@ from bcq.data.columns import Column, Columns, Flags
 
 
 def transitions(columns: Columns) -> dict[str, Column]:
-    """The rows that can be learned from, each with both flags and its next observation."""
+    """The rows that can be used for learning, each with both flags and a next observation."""
     arrays = with_flags(columns.arrays)
     return arrays if "next_observations" in arrays else paired_within_episodes(arrays)
 
 
 def with_flags(arrays: Mapping[str, Column]) -> dict[str, Column]:
-    """The same columns with both flags there, as booleans and never both set: terminated wins."""
+    """Makes both flags boolean and adds a missing one; where both are set, terminated wins."""
     terminated = arrays["terminated"].astype(bool)
-    truncated = arrays.get("truncated", np.zeros(len(terminated))).astype(bool) & ~terminated
+    truncated = stored_truncated(arrays).astype(bool) & ~terminated
     return {**arrays, "terminated": terminated, "truncated": truncated}
 
 
 def paired_within_episodes(arrays: Mapping[str, Column]) -> dict[str, Column]:
-    """Derives next observations from the following row, never across an end.
+    """Takes next observations from the following row, only within episodes.
 
-    What follows the last row of an episode is not in the file. A terminal needs no successor (its
-    value is the reward alone, Eq. 25), so the row stays, with its own observation in that place. A
-    cut episode's last row cannot bootstrap and is left out; the row before it ends the episode.
+    The observation after the last row of an episode is not in the file. A terminal does not need
+    it (its value is the reward alone, Eq. 25): the row stays, with its own observation as the next.
+    The last row of a cut episode cannot bootstrap and is left out; the row before it becomes the
+    end of the episode.
     """
     observations, terminated, truncated = (
         arrays[name] for name in ("observations", "terminated", "truncated")
@@ -40,14 +41,32 @@ def paired_within_episodes(arrays: Mapping[str, Column]) -> dict[str, Column]:
     return {name: values[~unknown] for name, values in paired.items()}
 
 
-def without(
+def without_rows(
     arrays: Mapping[str, Column], bad: Flags
 ) -> tuple[dict[str, Column], NDArray[np.int64]]:
-    """The other rows, and which they are; the episode is cut before each that is left out."""
+    """Leaves out bad rows and cuts the episode before each; also returns which rows remain."""
     if not bad.any():
         return dict(arrays), np.arange(len(bad))
-    before = np.append(bad[1:], False)
-    truncated = arrays.get("truncated", np.zeros(len(bad), bool)).copy()
-    truncated[before & (arrays["terminated"] == 0)] = True
     kept = np.flatnonzero(~bad)
-    return {n: values[kept] for n, values in {**arrays, "truncated": truncated}.items()}, kept
+    arrays = cut(arrays, np.append(bad[1:], False))
+    return {name: values[kept] for name, values in arrays.items()}, kept
+
+
+def cut(arrays: Mapping[str, Column], rows: Flags) -> dict[str, Column]:
+    """Truncates the episode at these rows, except where it terminates."""
+    truncated = stored_truncated(arrays).copy()
+    truncated[rows & (arrays["terminated"] == 0)] = True
+    return {**arrays, "truncated": truncated}
+
+
+def stored_truncated(arrays: Mapping[str, Column]) -> Column:
+    """The column `truncated` as stored; without one, no row is truncated."""
+    return arrays.get("truncated", np.zeros(len(arrays["terminated"]), bool))
+
+
+def episode_spans(is_end: Flags) -> NDArray[np.int64]:
+    """First row and row past the end of each episode, (episodes, 2); the last may be unfinished."""
+    stops = np.flatnonzero(is_end) + 1
+    if len(stops) == 0 or stops[-1] != len(is_end):
+        stops = np.append(stops, len(is_end))
+    return np.stack([np.concatenate([[0], stops[:-1]]), stops], axis=1)

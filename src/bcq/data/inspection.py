@@ -1,4 +1,4 @@
-"""What a batch holds, in figures and in one picture."""
+"""Summary of a batch: figures and one picture."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ AT_BOUND = 1e-3  # of the half-width: closer than this counts as at the bound
 def summary(dataset: Dataset) -> dict[str, Any]:
     """Sizes, episodes, returns, actions, ends, provenance."""
     starts, stops = dataset.episodes.T
-    complete = (dataset.terminated | dataset.truncated)[stops - 1]
+    complete = dataset.is_end[stops - 1]
     scaled = dataset.bounds.normalise(dataset.actions)
     histogram = [np.histogram(column, BINS, (-1, 1))[0] for column in np.clip(scaled, -1, 1).T]
     lengths = (stops - starts)[complete]
@@ -50,7 +50,7 @@ def summary(dataset: Dataset) -> dict[str, Any]:
 
 
 def quantiles(values: np.ndarray) -> dict[str, float] | None:
-    """Mean, spread and quantiles, where there is anything to have them."""
+    """Mean, standard deviation and quantiles; None without values."""
     if len(values) == 0:
         return None
     levels = np.percentile(values, QUANTILES)
@@ -62,7 +62,7 @@ def quantiles(values: np.ndarray) -> dict[str, float] | None:
 
 
 def as_text(figures: dict[str, Any]) -> str:
-    """The figures for people."""
+    """The figures as text."""
     episodes, actions = figures["episodes"], figures["actions"]
     origin = {name: value for name, value in figures["provenance"].items() if value is not None}
     lines = [

@@ -1,4 +1,4 @@
-"""The one way in: a source and options become columns, are checked once, and become a batch."""
+"""The only way to read a batch: a source and options become columns, which are checked once."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,39 +22,46 @@ TABLES = (".csv", ".parquet")
 READABLE = (*SUFFIXES, ".npz", *TABLES)
 
 
-def unknown(name: str | None) -> ActionBounds | None:
-    """No environment is known."""
+def no_known_bounds(name: str | None) -> ActionBounds | None:
+    """The bounds of an environment, if no environment is known: none."""
     del name
     return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a file may not say of itself; see `bcq.load`."""
+    """Information that may be missing in a file; see `bcq.load`."""
 
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     environment: str | None = None
     action_low: Sequence[float] | None = None
     action_high: Sequence[float] | None = None
     action_margin: float | None = None
-    bounds_of: Callable[[str | None], ActionBounds | None] = unknown  # of an environment, by name
+    bounds_of: Callable[[str | None], ActionBounds | None] = (
+        no_known_bounds  # of an environment, by name
+    )
 
     def __post_init__(self) -> None:
         if (self.action_low is None) != (self.action_high is None):
-            raise InputError("--action-low and --action-high must be given together")
+            raise InputError(
+                "action_low and action_high must be given together", option="action_low"
+            )
         if self.action_low is not None and self.action_margin is not None:
-            raise InputError("--action-margin replaces the bounds; give one or the other")
+            raise InputError(
+                "action_margin replaces action_low and action_high; give one or the other",
+                option="action_margin",
+            )
 
     def bounds(self) -> ActionBounds | None:
-        """Those given."""
+        """The bounds that were given, if any."""
         if self.action_low is None or self.action_high is None:
             return None
         return ActionBounds(np.array(self.action_low), np.array(self.action_high))
 
 
 def read(path: str | Path, options: Options) -> Columns:
-    """What a file holds, before any judgement."""
-    path = existing(path)
+    """Reads the content of a file, without checks."""
+    path = locate(path)
     if path.is_dir():
         return minari.read(path)
     if path.suffix in TABLES:
@@ -64,12 +71,12 @@ def read(path: str | Path, options: Options) -> Columns:
     if path.suffix == ".npz":
         return npz.read(path, options.columns)
     if options.columns:
-        raise InputError(f"{path}: has the column names of D4RL; --columns is for tables and npz")
+        raise InputError(f"{path}: has the column names of D4RL; columns is for tables and npz")
     return hdf5.read(path)
 
 
-def existing(name: str | Path) -> Path:
-    """Where the batch is, if it is there and is of a kind that can be read."""
+def locate(name: str | Path) -> Path:
+    """The path of a batch; refuses one that does not exist or has an unknown format."""
     path = minari.folder_of(str(name)) if str(name).startswith(minari.PREFIX) else Path(name)
     if not path.exists():
         raise InputError(f"{path}: no such file")
@@ -86,7 +93,7 @@ def existing(name: str | Path) -> Path:
 
 
 def open_batch(source: str | Path, options: Options) -> Checked:
-    """What a file holds, checked, with the bounds that `bcq.load` describes."""
+    """Reads a file and checks it, with the bounds that `bcq.load` describes."""
     columns = read(source, options)
     own = columns.action_low is not None or columns.action_high is not None
     bounds = bounds_for(
@@ -105,7 +112,7 @@ def bounds_for(
     environment: str | None,
     seen: Callable[[], tuple[Column, Column] | None],
 ) -> ActionBounds | None:
-    """The bounds that go before the file's own; `seen` is the range of its actions."""
+    """The bounds that override those of the file; `seen` returns the range of its actions."""
     if options.action_margin is not None and (found := seen()) is not None:
         finite = np.isfinite(found).all()
         return ActionBounds.of_data(*found, options.action_margin) if finite else None
@@ -116,7 +123,7 @@ def bounds_for(
 
 
 def finite_range(actions: Column) -> tuple[Column, Column] | None:
-    """Smallest and largest number in each dimension, if there is one."""
+    """Smallest and largest finite number in each dimension; None without actions."""
     if actions.ndim != 2 or actions.size == 0:
         return None
     finite = np.where(np.isfinite(actions), actions, np.nan)

@@ -7,7 +7,7 @@ from pathlib import Path
 from bcq.data.columns import Finding
 from bcq.data.dataset import Dataset
 from bcq.data.formats import hdf5, minari
-from bcq.data.opening import SUFFIXES, TABLES, Options, bounds_for, existing, open_batch
+from bcq.data.opening import SUFFIXES, TABLES, Options, bounds_for, locate, open_batch
 from bcq.system.errors import InputError
 from bcq.system.files import make_directory
 
@@ -15,16 +15,16 @@ from bcq.system.files import make_directory
 def convert(
     source: str | Path, target: str | Path, options: Options
 ) -> tuple[int, Sequence[Finding]]:
-    """Reads a batch and writes it anew; says how many rows, and what reading brought to light.
+    """Reads a batch and writes it; returns the number of rows and the findings of the reader.
 
-    A table becomes HDF5 in parts, so it may be larger than memory.
+    A table is converted to HDF5 in parts, so it can be larger than memory.
     """
     require_new(target)
-    path = existing(source)
+    path = locate(source)
     if path.suffix in TABLES and not is_minari(target):
         from bcq.data.formats import tables  # noqa: PLC0415 - pyarrow takes a quarter of a second to import
 
-        with tables.opened(path, options.columns) as log:
+        with tables.open_log(path, options.columns) as log:
             bounds = bounds_for(options, own=False, environment=None, seen=log.action_range)
             parts = tables.parts(log, bounds, options.environment)
             return hdf5.write_parts(parts, Path(target)), log.findings
@@ -37,7 +37,7 @@ def convert(
 
 
 def save(dataset: Dataset, path: str | Path) -> None:
-    """Writes a batch as HDF5, or as a Minari data set where the path is named like one."""
+    """Writes a batch as HDF5, or as a Minari data set if the path has such a name."""
     if is_minari(path):
         folder = minari_folder(path)
         make_directory(folder.parent)
@@ -54,12 +54,12 @@ def is_minari(path: str | Path) -> bool:
 
 
 def minari_folder(path: str | Path) -> Path:
-    """The folder that such a path means."""
+    """The folder that a path stands for."""
     return minari.folder_of(str(path)) if str(path).startswith(minari.PREFIX) else Path(path)
 
 
 def require_known_suffix(path: Path) -> None:
-    """Refuses a file name that does not say which format it is."""
+    """Refuses a file name whose ending is not a known format."""
     if path.suffix not in SUFFIXES:
         raise InputError(
             f"{path}: unknown ending; use one of {', '.join(SUFFIXES)}, or a Minari folder name-v0"
@@ -67,7 +67,7 @@ def require_known_suffix(path: Path) -> None:
 
 
 def require_new(path: str | Path) -> None:
-    """Refuses, before any work is done, a file that could not be written in the end."""
+    """Refuses a target that cannot be written, before any work is done."""
     place = minari_folder(path)
     if not is_minari(path):
         require_known_suffix(place)

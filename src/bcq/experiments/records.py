@@ -14,7 +14,7 @@ from bcq.experiments.kinds import Batch, Behaviour, Experts, Theory, Training
 from bcq.runs.directory import Run, returns_by_step
 from bcq.runs.values import values_by_step
 from bcq.system.errors import InputError
-from bcq.system.files import Row, as_lines, read_json, require_regular, write_text
+from bcq.system.files import Row, as_json_lines, read_json, require_regular, write_text
 
 Numbers = NDArray[np.float64]
 Name = TypeVar("Name", bound=str)
@@ -170,7 +170,7 @@ def rounded(value: Any) -> float:
 def write_records(records: Iterable[Record], path: Path) -> None:
     """One run a line."""
     rows = [{"format": FORMAT, **asdict(one)} for one in records]
-    write_text(path, as_lines(sorted(rows, key=lambda row: json.dumps(row["schedule"]))))
+    write_text(path, as_json_lines(sorted(rows, key=lambda row: json.dumps(row["schedule"]))))
 
 
 def read_records(path: Path) -> list[Record]:

@@ -17,7 +17,7 @@ from bcq.experiments.kinds import steps_done
 from bcq.system import interruption, progress
 from bcq.system.errors import InterruptionError
 from bcq.system.files import last_line, locked, make_directory, write_text
-from bcq.system.progress import words
+from bcq.system.progress import duration
 
 POLL = 0.5  # seconds between two looks at what runs
 SAVING = 60.0  # seconds that a job may take to finish what it is at, evaluation included
@@ -142,7 +142,7 @@ def run_jobs(jobs: Sequence[Job], folder: Path, engine: Engine, *, screen: TextI
             if interruption.requested():
                 raise InterruptionError(
                     f"{len(outcome.done)} of {len(everything)} jobs are done, running jobs keep "
-                    "what they saved; run the same command to continue"
+                    "what they saved"
                 )
             for slot in [slot for slot, one in running.items() if one.process.poll() is not None]:
                 end(running.pop(slot), outcome, folder, board)
@@ -199,7 +199,7 @@ def end(one: Running, outcome: Outcome, folder: Path, board: "Board") -> None:
     name = directory_name(one.job)
     if is_finished(one.job, folder):
         outcome.done.append(one.job)
-        board.say(f"done    {one.job.name} in {words(time.monotonic() - one.begun)}")
+        board.say(f"done    {one.job.name} in {duration(time.monotonic() - one.begun)}")
         board.learn(one)
     else:
         outcome.failed[name] = last_line(folder / name / "output.txt")
@@ -242,7 +242,7 @@ class Board:
         ahead = [self.seconds_of(job) for job in waiting]
         known = [seconds for seconds in (*left, *ahead) if seconds is not None]
         unknown = len(left) + len(ahead) - len(known)
-        to_go = words(sum(known) / max(1, len(running)))
+        to_go = duration(sum(known) / max(1, len(running)))
         lines = [
             f"{len(outcome.done)} of {self.total} jobs done, {len(outcome.failed)} failed, "
             f"{len(outcome.skipped)} skipped; {'at least ' if unknown else ''}{to_go} to go"
@@ -260,7 +260,7 @@ class Board:
         pace = f"{speed:.4g}/s" if speed else "starting"
         return (
             f"  {one.job.name:<44} {done:>9,} of {one.job.length:>9,}  {pace:>9}"
-            f"  {'' if left is None else words(left) + ' to go'}"
+            f"  {'' if left is None else duration(left) + ' to go'}"
         )
 
     def seconds_left(self, one: Running) -> float | None:

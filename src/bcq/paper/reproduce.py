@@ -17,7 +17,7 @@ from bcq.paper.presets import PRESETS, ExperimentName, PresetName
 from bcq.paper.table import table
 from bcq.system.errors import BCQError, InputError
 from bcq.system.files import Row, read_json, write_text
-from bcq.system.progress import words
+from bcq.system.progress import duration
 
 
 def reproduce(
@@ -85,11 +85,11 @@ def dry_run(
     stay_on(workers[0])  # as a worker does
     seconds, total, size = estimate(jobs, out / "jobs", len(workers))
     for job, own in zip(jobs, seconds, strict=True):
-        state = words(own) if own else "done"
+        state = duration(own) if own else "done"
         print(f"{job.name:<48} {job.length:>10,}  {state:>10}  {fingerprint(job)}")
     environments_used = sorted({env for job in jobs if (env := environment_of(job))})
     print(
         f"\n{preset}: {PRESETS[preset].says}\n{len(jobs)} jobs in {', '.join(environments_used)}: "
-        f"about {words(total)} on {len(workers)} cores, at most {size / 1e9:.1f} GB in {out}. "
+        f"about {duration(total)} on {len(workers)} cores, at most {size / 1e9:.1f} GB in {out}. "
         "The estimate assumes that every evaluation episode lasts to its time limit."
     )

@@ -29,7 +29,7 @@ from bcq.runs.arrays import named_arrays, with_arrays
 from bcq.system.errors import InputError
 from bcq.system.files import (
     Row,
-    as_lines,
+    as_json_lines,
     make_directory,
     read_json,
     replacing,
@@ -61,10 +61,7 @@ class Run:
     def create(cls, directory: Path, config: Row) -> Self:
         """A new run; a folder that already holds one is refused."""
         if (directory / "config.json").exists():
-            raise InputError(
-                f"{directory} already contains a run; add --resume to continue it, "
-                "or give another folder with --out"
-            )
+            raise InputError(f"{directory} already contains a run", option="resume")
         make_directory(directory)
         config = {"format": FORMAT, **config}
         run = cls(directory, config)
@@ -120,7 +117,7 @@ class Run:
 
     def append(self, log: str, rows: Iterable[Row]) -> None:
         """Adds rows to a log; a crash can tear only the last line, and `cut_back` mends that."""
-        lines, path = as_lines(rows), self.directory / log
+        lines, path = as_json_lines(rows), self.directory / log
         try:
             with path.open("a", encoding="utf-8") as file:
                 file.write(lines)
@@ -148,7 +145,7 @@ class Run:
             if not (self.directory / log).exists():
                 continue
             rows = [row for row in self.read(log) if row["step"] <= step]
-            write_text(self.directory / log, as_lines(rows))
+            write_text(self.directory / log, as_json_lines(rows))
         (self.directory / "divergence.json").unlink(missing_ok=True)
 
     def note_divergence(self, step: int, what: str) -> None:

@@ -74,7 +74,7 @@ class Schedule:
             if (every := getattr(self, name)) is not None and (every < 1 or every % CHUNK):
                 raise InputError(f"{name}: {every} is not a positive multiple of {CHUNK}")
         if self.true_value_every is not None and self.env is None:
-            raise InputError("true_value_every: needs an environment; give it with --env")
+            raise InputError("true_value_every: needs an environment", option="env")
 
 
 def train_run(
@@ -95,12 +95,8 @@ def train_run(
     make_directory(directory)
     with locked(directory):
         run = open_run(directory, settings_of(config, schedule, dataset), resume=resume)
-        try:
-            with interruption.deferred():
-                continue_run(run, config, schedule, dataset)
-        except InterruptionError as error:
-            again = "the same command" if resume else "the same command with --resume"
-            raise InterruptionError(f"{error}; run {again} to continue") from error
+        with interruption.deferred():
+            continue_run(run, config, schedule, dataset)
     return run
 
 

@@ -5,7 +5,7 @@ from collections import defaultdict
 from bcq.data.dataset import Dataset
 from bcq.runs.directory import Run
 from bcq.simulation.values import Values, measure_values, require_measurable
-from bcq.system.files import Row, as_lines, write_text
+from bcq.system.files import Row, as_json_lines, write_text
 
 
 def values_by_step(run: Run) -> dict[int, Values]:
@@ -23,5 +23,5 @@ def measure_run(run: Run, dataset: Dataset, environment: str, *, seed: int = 0) 
         run.policy(), dataset, environment, discount=discount, seed=seed, progress=True
     )
     path = run.directory / f"values-at-{run.checkpoint_step()}-seed{seed}.jsonl"
-    write_text(path, as_lines(values.pairs()))
+    write_text(path, as_json_lines(values.pairs()))
     return values

@@ -143,9 +143,7 @@ def registered_bounds(name: str | None) -> ActionBounds | None:
 def require_registered(name: str) -> None:
     """Refuses a name out of a file that Gymnasium would have to import a module for."""
     if name not in gymnasium.registry:
-        raise InputError(
-            f"environment {name}: is named in a file but not registered; give it with --env"
-        )
+        raise InputError(f"environment {name}: is named in a file but not registered", option="env")
 
 
 def simulator_state(environment: Environment) -> SimulatorState | None:

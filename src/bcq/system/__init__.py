@@ -1,1 +1,1 @@
-"""What every room stands on: errors, files, signals, progress, random streams."""
+"""Used by every other room: errors, files, signals, progress, random streams."""

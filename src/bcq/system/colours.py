@@ -1,9 +1,9 @@
-"""How every figure looks."""
+"""The style of all figures."""
 
 import matplotlib as mpl
 
 mpl.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "font.size": 10})
-# The Okabe-Ito palette, told apart by every kind of colour vision; one colour an algorithm.
+# The Okabe-Ito palette, which colour-blind readers can distinguish; one colour per algorithm.
 COLOURS = {
     "bcq": "#0072b2",
     "ddpg": "#d55e00",

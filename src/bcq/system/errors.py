@@ -1,12 +1,24 @@
-"""The exceptions a user is meant to read: the message says what, where, and what to do."""
+"""Errors for the user: the message says what is wrong, where, and what to do."""
 
 
 class BCQError(Exception):
-    """Anything this package refuses or gives up on, with its reason."""
+    """Base class of the errors of this package."""
 
 
 class InputError(BCQError):
-    """Something given to the program is wrong."""
+    """Something given to the program is wrong.
+
+    `option` names the setting that helps, if there is one. A library does not know how its caller
+    spells settings; the command line adds that (`HINTS` in `bcq.cli.application`).
+    """
+
+    def __init__(self, message: str, *, option: str | None = None):
+        super().__init__(message)
+        self.option = option
+
+    def within(self, place: object) -> "InputError":
+        """The same error with the file, or the part of it, that it is about."""
+        return InputError(f"{place}: {self}", option=self.option)
 
 
 class DivergenceError(BCQError):
@@ -18,6 +30,6 @@ class InterruptionError(BCQError):
 
 
 def require_seed(seed: int) -> None:
-    """Refuses what is no seed here: JAX takes 31 bits without rounding."""
+    """Refuses a seed that does not fit into 31 bits, which JAX takes without rounding."""
     if not 0 <= seed < 2**31:
         raise InputError(f"seed: {seed} is not between 0 and {2**31 - 1}")

@@ -12,7 +12,7 @@ from bcq.system.errors import InputError
 
 
 def require_regular(path: Path) -> None:
-    """Refuses what is there and no regular file: a pipe would be waited for, a device never end."""
+    """Refuses a path that exists but is not a regular file: reading a pipe may never end."""
     if path.is_dir():
         raise InputError(f"{path}: is a folder; give a file")
     if path.exists() and not path.is_file():
@@ -33,7 +33,7 @@ def replacing(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
-        with suppress(OSError):  # not there, and perhaps its folder neither
+        with suppress(OSError):  # it may not exist, nor its folder
             temporary.unlink()
 
 
@@ -44,14 +44,14 @@ def write_text(path: Path, text: str) -> None:
 
 
 def last_line(path: Path) -> str:
-    """The last thing that a process wrote to its log, or that it wrote nothing."""
+    """The last line of a log, or a note that the log is empty."""
     text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
     lines = [line for line in text.replace("\r", "\n").split("\n") if line.strip()]
     return lines[-1] if lines else "it ended without output"
 
 
 def make_directory(path: Path) -> None:
-    """Creates the folder and its parents where they do not exist."""
+    """Creates the folder and its parents if they do not exist."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -72,7 +72,7 @@ Row = dict[str, Any]
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Keeps a second process from writing a run meanwhile."""
+    """Prevents two processes from writing to a folder at the same time."""
     path = directory / ".lock"
     require_regular(path)
     try:
@@ -88,13 +88,13 @@ def locked(directory: Path) -> Iterator[None]:
         yield
 
 
-def as_lines(rows: Iterable[Row]) -> str:
-    """Rows of a log as they stand in its file."""
+def as_json_lines(rows: Iterable[Row]) -> str:
+    """Rows as JSON, one per line."""
     return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
 
 
 def read_json(path: Path) -> Row:
-    """A JSON object from a file."""
+    """Reads a JSON object from a file."""
     require_regular(path)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM: the first lets what is under way come to its end, the second ends at once.
+"""Ctrl-C and SIGTERM: the first finishes the current unit of work, the second stops immediately.
 
-Only the command line watches for them. Loops ask `check` (or `requested`, if they have something to
-save first) wherever they can stop; Python's own exception would strike anywhere, inside HDF5 too.
+Only the command line handles them. Loops call `check` (or `requested`, if they have to save first)
+wherever they can stop. Python's KeyboardInterrupt could occur anywhere, also inside HDF5.
 """
 
 import os
@@ -26,8 +26,8 @@ deferrals = 0
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """Takes both signals over; inside another such block, nothing."""
-    global watching  # noqa: PLW0603 - signals are the process's
+    """Handles both signals within the block; a nested block does nothing."""
+    global watching  # noqa: PLW0603 - a process has one set of signal handlers
     if watching or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -35,9 +35,9 @@ def watched() -> Iterator[None]:
     taken = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    threading.Thread(target=attend, args=(reader,), daemon=True).start()
+    threading.Thread(target=acknowledge, args=(reader,), daemon=True).start()
     wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    before = {number: signal.signal(number, note) for number in taken}
+    before = {number: signal.signal(number, on_signal) for number in taken}
     watching = True
     try:
         yield
@@ -50,16 +50,16 @@ def watched() -> Iterator[None]:
         os.close(writer)
 
 
-def note(number: int, frame: FrameType | None) -> None:
-    """Between two steps of the program: remembers the first signal, obeys the second."""
+def on_signal(number: int, frame: FrameType | None) -> None:
+    """The signal handler: remembers the first signal, raises on the second."""
     del frame
     arrived.append(number)
     if len(arrived) > 1:
         raise KeyboardInterrupt
 
 
-def attend(pipe: int) -> None:
-    """In a thread, since compiled code does not come back for seconds: answers at once."""
+def acknowledge(pipe: int) -> None:
+    """Answers at once, from a thread: compiled code blocks the main thread for seconds."""
     with os.fdopen(pipe, "rb", buffering=0) as signals:
         if signals.read(1):
             write(ACKNOWLEDGED)
@@ -70,8 +70,8 @@ def attend(pipe: int) -> None:
 
 
 def write(words: str) -> None:
-    """Not by `print`, which the program may be in the middle of."""
-    with suppress(OSError):  # nobody reads it
+    """Writes to stderr without `print`, which the signal may have interrupted."""
+    with suppress(OSError):  # stderr is closed
         os.write(2, f"{os.linesep * os.isatty(2)}bcq: {words}{os.linesep}".encode())
 
 
@@ -81,19 +81,19 @@ def requested() -> bool:
 
 
 def exit_code() -> int:
-    """What a shell makes of a command that a signal ended."""
+    """The exit code of a command that was ended by a signal, as in a shell."""
     return 128 + (arrived[0] if arrived else signal.SIGINT)
 
 
 def check() -> None:
-    """Stops here, if that is wanted and nobody up the line has to finish first."""
+    """Raises InterruptionError if the user wants to stop and no caller has deferred it."""
     if arrived and not deferrals:
         raise InterruptionError
 
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Within, `check` passes: the caller asks `requested` itself, and saves before it stops."""
+    """Within the block `check` does nothing: the caller calls `requested` and saves first."""
     global deferrals  # noqa: PLW0603 - as above
     deferrals += 1
     try:

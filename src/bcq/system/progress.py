@@ -1,6 +1,6 @@
-"""How far a loop is: a bar on a terminal, elsewhere a line now and then, nothing where unwanted.
+"""Progress of a loop: a bar on a terminal, otherwise a line every few seconds.
 
-All of it goes to stderr, and none of it is worth failing for: a reader of the log may have left.
+Everything goes to stderr. If nobody reads stderr any more, the program continues without it.
 """
 
 import os
@@ -21,8 +21,8 @@ silent = False
 
 @contextmanager
 def silenced(wanted: bool) -> Iterator[None]:
-    """Keeps bars, lines and warnings back, if so wanted."""
-    global silent  # noqa: PLW0603 - there is one screen
+    """Suppresses bars, lines and warnings within the block, if wanted."""
+    global silent  # noqa: PLW0603 - a process has one stderr
     before, silent = silent, silent or wanted
     try:
         yield
@@ -31,13 +31,13 @@ def silenced(wanted: bool) -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """A line that is no error, above the bar if there is one."""
+    """Prints a message, unless silenced."""
     if not silent:
-        put(f"bcq: {text}")
+        write_line(f"bcq: {text}")
 
 
-def put(line: str) -> None:
-    """Writes a line to stderr, above the bar if there is one, whether or not anybody reads it."""
+def write_line(line: str) -> None:
+    """Writes a line to stderr, above the bar if there is one; a closed stderr is ignored."""
     try:
         tqdm.write(line, file=sys.stderr)
     except OSError:
@@ -45,13 +45,13 @@ def put(line: str) -> None:
 
 
 def discard(stream: TextIO) -> None:
-    """Throws away what a stream has left and what is to come: its reader has gone."""
-    with suppress(OSError):  # no file at all
+    """Discards all further output of a stream that nobody reads any more."""
+    with suppress(OSError):  # the stream is not a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def words(seconds: float) -> str:
-    """A duration for people."""
+def duration(seconds: float) -> str:
+    """A duration in words, such as 2 h 05 min."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -59,7 +59,7 @@ def words(seconds: float) -> str:
 
 
 class Progress:
-    """How far one loop is, of a known length."""
+    """Progress of one loop of known length."""
 
     def __init__(self, what: str, total: int, unit: str, *, done: int = 0, shown: bool = True):
         self.what, self.total, self.unit = what, total, unit
@@ -84,24 +84,24 @@ class Progress:
             self.bar.close()
 
     def advance(self, count: int = 1) -> None:
-        """So much more is done."""
+        """Counts finished units."""
         self.done += count
         if self.bar is not None:
             self.bar.update(count)
         elif self.shown and time.monotonic() - self.said >= EVERY:
             self.said = time.monotonic()
-            put(self.line())
+            write_line(self.line())
 
     def note(self, remark: str) -> None:
-        """Something to stand behind the figures."""
+        """Sets the remark that is shown after the figures."""
         self.remark = remark
         if self.bar is not None:
             self.bar.set_postfix_str(remark)
 
     def line(self) -> str:
-        """What a bar would show."""
+        """The content of the bar as a line of text."""
         rate = (self.done - self.before) / (time.monotonic() - self.begun)
-        left = f", {words((self.total - self.done) / rate)} to go" if rate else ""
+        left = f", {duration((self.total - self.done) / rate)} to go" if rate else ""
         remark = f", {self.remark}" if self.remark else ""
         return (
             f"{self.what}: {self.done:,} of {self.total:,} {self.unit}s, {rate:.4g}/s{left}{remark}"
@@ -109,7 +109,7 @@ class Progress:
 
 
 def over(items: Collection[Item], what: str, unit: str) -> Iterator[Item]:
-    """The items, one after another, with the progress among them."""
+    """Yields the items and shows the progress."""
     with Progress(what, len(items), unit) as progress:
         for item in items:
             yield item

@@ -1,1 +1,1 @@
-"""What is wrong with a batch, or worth knowing of it, in words and with row numbers."""
+"""The doctor: checks that give advice on a batch, with row numbers."""

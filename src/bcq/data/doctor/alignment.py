@@ -1,4 +1,4 @@
-"""Rows that do not belong together: the commonest cause of wrong results."""
+"""Fields that are shifted against each other: the most common cause of wrong results."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcq.data.columns import Finding, Flags, Floats
-from bcq.data.doctor.evidence import Evidence
+from bcq.data.doctor.stored_batch import StoredBatch
 
-SAMPLE = 5_000  # rows that rough figures are taken from
+SAMPLE = 5_000  # rows used for rough estimates
 
 
-def misaligned(batch: Evidence) -> Iterator[Finding]:
-    """Rows that do not belong together: the commonest cause of wrong results."""
+def misaligned(batch: StoredBatch) -> Iterator[Finding]:
+    """Next observations or ends that are shifted against the observations."""
     if len(batch) < 3:
         return
     broken: Flags | None = None
@@ -37,7 +37,7 @@ def misaligned(batch: Evidence) -> Iterator[Finding]:
 
 
 def mismatch(wrong: NDArray[np.int64]) -> Finding:
-    """Successors that are not what follows."""
+    """Next observations that differ from the observation of the next row."""
     return Finding(
         "next-mismatch",
         "next_observations",
@@ -47,11 +47,12 @@ def mismatch(wrong: NDArray[np.int64]) -> Finding:
         "a wrong next observation leads to a wrong value; an unmarked end joins two episodes",
         wrong,
         "warning",
+        option="fix",
     )
 
 
 def shifted(field: str, offset: str, rows: NDArray[np.int64]) -> Finding:
-    """Rows that are off by a rule."""
+    """A field that is shifted by one row, or by one more row with every episode."""
     grows = "episode" in offset
     return Finding(
         "growing-shift" if grows else "shift",
@@ -65,8 +66,8 @@ def shifted(field: str, offset: str, rows: NDArray[np.int64]) -> Finding:
     )
 
 
-def successor_offset(batch: Evidence) -> str | None:
-    """By which rule next observations are found among the observations, if by any but the next."""
+def successor_offset(batch: StoredBatch) -> str | None:
+    """The shift at which next observations match observations, in words, if there is one."""
     assert batch.next_observations is not None
     last = len(batch) - 1
     episode = np.searchsorted(batch.ends, batch.rows)
@@ -84,11 +85,11 @@ def successor_offset(batch: Evidence) -> str | None:
     return None
 
 
-def end_offset(batch: Evidence, breaks: NDArray[np.float64], *, certain: bool) -> str | None:
-    """By which rule ends stand beside the breaks in the observations, if not on them.
+def end_offset(batch: StoredBatch, breaks: NDArray[np.float64], *, certain: bool) -> str | None:
+    """The shift at which ends match the breaks in the observations, in words, if there is one.
 
-    `breaks` says of each row but the last how surely the next one begins something else. Chance
-    gives them a mean of 0.5 over ends; the more ends, the less it strays.
+    `breaks` is a score between 0 and 1 for each row except the last: how likely an episode ends
+    there. For unrelated rows its mean is about 0.5; the more ends, the closer to 0.5.
     """
     ends = batch.ends[batch.ends < len(batch) - 3]
     if len(ends) < 5 or breaks[ends].mean() > 0.75:
@@ -110,10 +111,10 @@ def end_offset(batch: Evidence, breaks: NDArray[np.float64], *, certain: bool) -
     return None
 
 
-def jumps(batch: Evidence) -> NDArray[np.float64]:
-    """How far each observation is from the next, as a rank between 0 and 1."""
+def jumps(batch: StoredBatch) -> NDArray[np.float64]:
+    """Distance of each observation from the next, as a rank between 0 and 1."""
     size = np.zeros(len(batch) - 1)
-    for column in batch.observations.T:  # one at a time: all would be as large as the batch
+    for column in batch.observations.T:  # one at a time, to save memory
         steps = np.diff(column).astype(np.float64)
         size += (steps / max(steps.std(), 1e-12)) ** 2
     ranks = np.empty(len(size))
@@ -121,10 +122,10 @@ def jumps(batch: Evidence) -> NDArray[np.float64]:
     return ranks
 
 
-def delayed(batch: Evidence) -> Iterator[Finding]:
-    """Rewards, or actions, that stand one row later than what they belong to."""
-    two = np.flatnonzero(batch.inside[:-1] & batch.inside[1:])  # rows that two more follow
-    needed = 20 * (2 * batch.observations.shape[1] + batch.actions.shape[1])  # rows a feature
+def delayed(batch: StoredBatch) -> Iterator[Finding]:
+    """Rewards or actions that are stored one row too late or too early."""
+    two = np.flatnonzero(batch.inside[:-1] & batch.inside[1:])  # rows followed by two more
+    needed = 20 * (2 * batch.observations.shape[1] + batch.actions.shape[1])  # rows per feature
     if len(two) < needed:
         return
     two = two[:: max(1, len(two) // max(SAMPLE, needed))]
@@ -133,7 +134,8 @@ def delayed(batch: Evidence) -> Iterator[Finding]:
     unexplained = [residual(known, batch.rewards[two + late]) for late in (0, 1)]
     if unexplained[1] < 0.5 * unexplained[0] and unexplained[1] < 0.5:
         yield late_by_one("rewards", batch)
-    # What an action does is seen in the observation after it, one row later than it should if late.
+    # An action changes the next observation. If the action of another row explains the change much
+    # better, the actions are shifted.
     change = after[two + 1] - now[two + 1]
     early, right = (gain(now[two + 1], acted[two + row], change) for row in (2, 1))
     late = gain(now[two + 1], acted[two], change)
@@ -141,8 +143,8 @@ def delayed(batch: Evidence) -> Iterator[Finding]:
         yield late_by_one("actions", batch)
 
 
-def late_by_one(field: str, batch: Evidence) -> Finding:
-    """Says that a field is off by a row."""
+def late_by_one(field: str, batch: StoredBatch) -> Finding:
+    """A field that fits another row better than its own."""
     return Finding(
         "delayed-rewards" if field == "rewards" else "shifted-actions",
         field,
@@ -162,7 +164,7 @@ def with_squares(*parts: Floats) -> NDArray[np.float64]:
 
 
 def with_bends(features: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The same features and random bends of them, for what squares cannot follow: an angle, say."""
+    """Adds random nonlinear features, for relations that squares do not fit, such as angles."""
     generator = np.random.default_rng(0)
     count = min(200, len(features) // 20)
     weights = generator.normal(size=(features.shape[1], count)) * 3 / np.sqrt(features.shape[1])
@@ -177,14 +179,14 @@ def residual(features: NDArray[np.float64], targets: NDArray[Any]) -> float:
     if not (spread > 0).any():
         return 1.0
     centred = centred[:, spread > 0] / spread[spread > 0]
-    # By the normal equations: the features are few, on one scale, and rough figures will do.
+    # The normal equations are exact enough here: the features are few and on one scale.
     inverse = np.linalg.pinv(features.T @ features, rcond=1e-9, hermitian=True)
     weights = inverse @ (features.T @ centred)
     return float(((centred - features @ weights) ** 2).mean())
 
 
 def gain(observations: Floats, actions: Floats, change: Floats) -> float:
-    """How much more of a change is explained once the action is known."""
+    """How much more of a change is explained if the action is known."""
     return residual(with_squares(observations), change) - residual(
         with_squares(observations, actions), change
     )

@@ -1,4 +1,4 @@
-"""Episodes: how they end, how long they are, whether one is there twice."""
+"""Episodes: their ends, their lengths, and copies."""
 
 from collections.abc import Iterator
 from hashlib import blake2b
@@ -6,16 +6,16 @@ from hashlib import blake2b
 import numpy as np
 
 from bcq.data.columns import Finding
-from bcq.data.doctor.evidence import Evidence
+from bcq.data.doctor.stored_batch import StoredBatch
 
 FEW = 1_000  # transitions
 
 
-LONGEST_LIMIT = 1_000  # steps: of Gymnasium's time limits, none of the usual is longer
+LONGEST_LIMIT = 1_000  # steps: the common time limits of Gymnasium are not longer
 
 
-def both_flags(batch: Evidence) -> Iterator[Finding]:
-    """An end of both kinds: usual at the very time limit, a slip elsewhere."""
+def both_flags(batch: StoredBatch) -> Iterator[Finding]:
+    """Rows with both flags: normal exactly at the time limit, a mistake elsewhere."""
     both = np.flatnonzero(batch.terminated & batch.truncated)
     if len(both) == 0:
         return
@@ -33,8 +33,8 @@ def both_flags(batch: Evidence) -> Iterator[Finding]:
     )
 
 
-def disguised_limit(batch: Evidence) -> Iterator[Finding]:
-    """Terminals that all come at one length are a time limit."""
+def disguised_limit(batch: StoredBatch) -> Iterator[Finding]:
+    """Terminals that all occur after the same number of steps are probably a time limit."""
     if batch.truncated.any() or len(batch.lengths) < 5:
         return
     longest = batch.lengths.max()
@@ -54,8 +54,8 @@ def disguised_limit(batch: Evidence) -> Iterator[Finding]:
         )
 
 
-def no_end(batch: Evidence) -> Iterator[Finding]:
-    """A batch without ends is one episode."""
+def no_end(batch: StoredBatch) -> Iterator[Finding]:
+    """No end at all, or an unfinished last episode."""
     if len(batch.ends) == 0:
         yield Finding(
             "no-end",
@@ -78,8 +78,8 @@ def no_end(batch: Evidence) -> Iterator[Finding]:
         )
 
 
-def short_episodes(batch: Evidence) -> Iterator[Finding]:
-    """Episodes of one step are rare; flags that mean the opposite make nothing else."""
+def short_episodes(batch: StoredBatch) -> Iterator[Finding]:
+    """Episodes of one step are rare; inverted flags produce many of them."""
     single = batch.ends[batch.lengths == 1]
     inverted = len(batch) >= 10 and len(batch.ends) > 0.5 * len(batch)
     if inverted:
@@ -104,13 +104,12 @@ def short_episodes(batch: Evidence) -> Iterator[Finding]:
         )
 
 
-def duplicated_episodes(batch: Evidence) -> Iterator[Finding]:
-    """An episode that is there twice counts twice."""
-    stops = np.append(batch.starts[1:], len(batch))
+def duplicated_episodes(batch: StoredBatch) -> Iterator[Finding]:
+    """Exact copies of an episode count twice."""
     table = np.concatenate([batch.observations, batch.actions, batch.rewards[:, None]], axis=1)
     seen: dict[bytes, int] = {}
     copies = []
-    for start, stop in zip(batch.starts.tolist(), stops.tolist(), strict=True):
+    for start, stop in batch.episodes.tolist():
         if stop - start > 1:
             first = seen.setdefault(blake2b(table[start:stop].data).digest(), start)
             if first != start:
@@ -124,11 +123,12 @@ def duplicated_episodes(batch: Evidence) -> Iterator[Finding]:
             "copied data counts twice and hides how little data there is",
             np.concatenate(copies),
             "warning",
+            option="fix",
         )
 
 
-def small_set(batch: Evidence) -> Iterator[Finding]:
-    """What the algorithm would like more of."""
+def small_set(batch: StoredBatch) -> Iterator[Finding]:
+    """Few transitions, or episodes that are short for the discount."""
     if len(batch) < FEW:
         yield Finding(
             "few-transitions",
@@ -148,8 +148,9 @@ def small_set(batch: Evidence) -> Iterator[Finding]:
             "episodes",
             f"the longest has {batch.lengths.max()} steps; discount {batch.discount:g} looks "
             f"{horizon:.0f} steps ahead",
-            "lower --discount if only episodes of this length matter",
+            "lower the discount if only episodes of this length matter",
             "values then depend on bootstrapping beyond the logged data",
             batch.ends[batch.lengths == batch.lengths.max()],
             "note",
+            option="discount",
         )

@@ -1,14 +1,13 @@
-"""What is wrong with a batch, or worth knowing of it, in words and with row numbers.
+"""Finds problems of a batch and reports them with row numbers.
 
-Errors are what `Dataset` itself refuses (`data/checks.py`); the checks below are advice. They look
-at what the file holds, before rows are paired, so that rows are those of the file.
+`Dataset` itself refuses errors (`data/checks.py`); the checks below are advice. They look at the
+content of the file before rows are paired, so that row numbers are those of the file.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bcq.data.bounds import ActionBounds
 from bcq.data.checks import Checked, check
@@ -23,7 +22,6 @@ from bcq.data.doctor.ends import (
     short_episodes,
     small_set,
 )
-from bcq.data.doctor.evidence import Advice, Evidence
 from bcq.data.doctor.numbers import (
     constant_columns,
     discrete_actions,
@@ -34,14 +32,15 @@ from bcq.data.doctor.numbers import (
     outliers,
     unequal_scales,
 )
-from bcq.data.doctor.report import MENDED, SEVERITIES
-from bcq.data.episodes import without
+from bcq.data.doctor.report import SEVERITIES
+from bcq.data.doctor.stored_batch import AdvisoryCheck, StoredBatch
+from bcq.data.episodes import cut, stored_truncated, without_rows
 from bcq.system import interruption
 
 DISCOUNT = 0.99  # the paper's
 
 
-ADVICE: tuple[Advice, ...] = (
+ADVISORY_CHECKS: tuple[AdvisoryCheck, ...] = (
     misaligned,
     delayed,
     disguised_limit,
@@ -63,74 +62,70 @@ ADVICE: tuple[Advice, ...] = (
 
 @dataclass(frozen=True, eq=False)
 class Examination:
-    """All that was found in columns, with rows of the columns."""
+    """All findings in columns; their rows are those of the columns."""
 
     checked: Checked
     found: tuple[Finding, ...]
 
     @property
     def findings(self) -> list[Finding]:
-        """The same with rows of the file, and what reading it brought to light; the worst first."""
+        """All findings with rows of the file, including those of the reader; errors come first."""
         columns = self.checked.columns
         found = (*map(columns.in_file, self.found), *columns.findings)
         return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
 
     def repaired(self) -> Columns:
-        """Mends what can be mended safely: what is left is as true as it was."""
-        if self.checked.bounds is None:  # a field is missing, or of another shape
+        """Leaves out rows and cuts episodes, for findings whose option is `fix`.
+
+        Nothing is invented, moved or rescaled.
+        """
+        if self.checked.bounds is None:  # a field is missing or has a wrong shape
             self.checked.require_sound()
         columns = self.checked.columns
-        wrong: dict[str, list[NDArray[np.int64]]] = {kind: [] for kind in MENDED}
+        bad, broken = np.zeros((2, len(columns.arrays["rewards"])), bool)
         for finding in self.found:
-            if finding.kind in MENDED and finding.rows is not None:
-                wrong[finding.kind].append(finding.rows)
-        bad = np.zeros(len(columns.arrays["rewards"]), bool)
-        for rows in (*wrong["not-finite"], *wrong["duplicated-episode"]):
-            bad[rows] = True
-        truncated = columns.arrays.get("truncated", np.zeros(len(bad), bool)).copy()
-        for rows in wrong["next-mismatch"]:
-            truncated[rows] = True
-        arrays, kept = without({**columns.arrays, "truncated": truncated}, bad)
+            if finding.option == "fix":
+                (broken if finding.kind == "next-mismatch" else bad)[finding.rows] = True
+        arrays, kept = without_rows(cut(columns.arrays, broken), bad)
         return replace(
             columns, arrays=arrays, rows=kept if columns.rows is None else columns.rows[kept]
         )
 
 
 def examine(checked: Checked, *, discount: float | None = DISCOUNT) -> Examination:
-    """Errors, and advice on the rows that are without error."""
+    """Finds errors, and gives advice on the rows without errors."""
     if checked.bounds is None or any(finding.rows is None for finding in checked.errors):
         return Examination(checked, checked.errors)
     arrays = checked.columns.arrays
     bad = np.zeros(len(arrays["rewards"]), bool)
     for finding in checked.errors:
         bad[finding.rows] = True
-    arrays, kept = without(arrays, bad)
-    evidence = evidence_of(arrays, checked.bounds, discount)
+    arrays, kept = without_rows(arrays, bad)
+    batch = stored_batch(arrays, checked.bounds, discount)
     advice: list[Finding] = []
-    with np.errstate(over="ignore", invalid="ignore"):  # differences of the largest numbers
-        for look in ADVICE if len(kept) else ():
+    with np.errstate(over="ignore", invalid="ignore"):  # differences of very large numbers
+        for look in ADVISORY_CHECKS if len(kept) else ():
             interruption.check()
-            advice += (replace(finding, rows=kept[finding.rows]) for finding in look(evidence))
+            advice += (replace(finding, rows=kept[finding.rows]) for finding in look(batch))
     return Examination(checked, (*checked.errors, *advice))
 
 
-def evidence_of(
+def stored_batch(
     arrays: Mapping[str, Column], bounds: ActionBounds, discount: float | None
-) -> Evidence:
-    """The arrays as the checks want them."""
-    terminated = arrays["terminated"].astype(bool)
-    return Evidence(
+) -> StoredBatch:
+    """The arrays in the form that the checks need."""
+    return StoredBatch(
         observations=arrays["observations"],
         actions=arrays["actions"],
         rewards=arrays["rewards"],
         next_observations=arrays.get("next_observations"),
-        terminated=terminated,
-        truncated=arrays.get("truncated", np.zeros(len(terminated))).astype(bool),
+        terminated=arrays["terminated"].astype(bool),
+        truncated=stored_truncated(arrays).astype(bool),
         bounds=bounds,
         discount=discount,
     )
 
 
 def examine_dataset(dataset: Dataset, *, discount: float | None = DISCOUNT) -> list[Finding]:
-    """What the doctor finds in a batch in memory."""
+    """Checks a batch in memory; errors come first."""
     return examine(check(dataset.columns()), discount=discount).findings

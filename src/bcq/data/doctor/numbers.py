@@ -7,13 +7,13 @@ import numpy as np
 
 from bcq.data.columns import Finding
 from bcq.data.doctor.alignment import SAMPLE
-from bcq.data.doctor.evidence import Evidence, columns_in_words
+from bcq.data.doctor.stored_batch import StoredBatch, columns_in_words
 
-FAR = 10.0  # from zero: measured, a column at 17 that varies by 2 leaves BCQ's VAE with one action
+FAR = 10.0  # from zero; measured: with a column at 17 ± 2, BCQ's VAE produced only one action
 
 
-def constant_columns(batch: Evidence) -> Iterator[Finding]:
-    """A column that never changes says nothing, or is the wrong column."""
+def constant_columns(batch: StoredBatch) -> Iterator[Finding]:
+    """A constant column contains no information, or is the wrong column."""
     for field, values in (("observations", batch.observations), ("actions", batch.actions)):
         constant = np.flatnonzero((values == values[0]).all(axis=0))
         if len(constant) and len(batch) > 1:
@@ -25,12 +25,12 @@ def constant_columns(batch: Evidence) -> Iterator[Finding]:
                 "remove it, or check that it is the right column",
                 "the policy will always choose this value" if acts else "a constant adds nothing",
                 batch.rows,
-                "warning" if acts else "note",  # simulators do observe constants
+                "warning" if acts else "note",  # simulators have constants
             )
 
 
-def duplicate_columns(batch: Evidence) -> Iterator[Finding]:
-    """The same column twice is usually a slip in the mapping."""
+def duplicate_columns(batch: StoredBatch) -> Iterator[Finding]:
+    """The same column twice is usually a mistake in the mapping."""
     for field, values in (("observations", batch.observations), ("actions", batch.actions)):
         seen: dict[bytes, int] = {}
         copies = []
@@ -46,12 +46,12 @@ def duplicate_columns(batch: Evidence) -> Iterator[Finding]:
                 "remove it, or use the intended column instead",
                 "a copy adds nothing, and the intended column is missing",
                 batch.rows,
-                "warning" if field == "actions" else "note",  # simulators do observe copies
+                "warning" if field == "actions" else "note",  # simulators have copies
             )
 
 
-def flat_rewards(batch: Evidence) -> Iterator[Finding]:
-    """Rewards that are all one number can only teach when to end."""
+def flat_rewards(batch: StoredBatch) -> Iterator[Finding]:
+    """If all rewards are equal, only ends distinguish actions."""
     if len(batch) > 1 and (batch.rewards == batch.rewards[0]).all():
         yield Finding(
             "constant-rewards",
@@ -64,8 +64,8 @@ def flat_rewards(batch: Evidence) -> Iterator[Finding]:
         )
 
 
-def far_from_bounds(batch: Evidence) -> Iterator[Finding]:
-    """Actions that use a small part of their range are on another scale, or the bounds are."""
+def far_from_bounds(batch: StoredBatch) -> Iterator[Finding]:
+    """If actions use a small part of their range, they or the bounds may have a wrong scale."""
     reach = np.abs(batch.bounds.normalise(batch.actions)).max(axis=0)
     moving = np.ptp(batch.actions, axis=0) > 0
     small = np.flatnonzero(moving & (reach < 0.5))
@@ -75,15 +75,16 @@ def far_from_bounds(batch: Evidence) -> Iterator[Finding]:
             "actions",
             f"small range in {columns_in_words(small)}: at most {reach[small].min():.2g} of the "
             "way to the bounds",
-            "check the bounds; give the true bounds with --action-low and --action-high",
+            "check the bounds; give the true bounds as action_low and action_high",
             "the perturbation and the critics use a scale on which the bounds are -1 and 1",
             batch.rows,
             "warning" if reach[small].min() < 0.1 else "note",
+            option="action_low",
         )
 
 
-def discrete_actions(batch: Evidence) -> Iterator[Finding]:
-    """Few values: these algorithms choose among all between the bounds."""
+def discrete_actions(batch: StoredBatch) -> Iterator[Finding]:
+    """Actions with few values: the algorithms choose any value between the bounds."""
     sample = batch.actions[:: max(1, len(batch) // SAMPLE)]
     few = [
         i
@@ -104,8 +105,8 @@ def discrete_actions(batch: Evidence) -> Iterator[Finding]:
         )
 
 
-def unequal_scales(batch: Evidence) -> Iterator[Finding]:
-    """Columns so unequal that a network sees only the largest."""
+def unequal_scales(batch: StoredBatch) -> Iterator[Finding]:
+    """Columns with so different scales that a network sees only the largest."""
     spread = batch.spread
     moving = np.flatnonzero(spread > 0)
     if len(moving) and spread[moving].max() > 1e6 * spread[moving].min():
@@ -121,7 +122,7 @@ def unequal_scales(batch: Evidence) -> Iterator[Finding]:
         )
 
 
-def far_from_zero(batch: Evidence) -> Iterator[Finding]:
+def far_from_zero(batch: StoredBatch) -> Iterator[Finding]:
     """Columns that vary little around a large value."""
     spread = batch.spread
     mean = np.abs(batch.observations.mean(axis=0, dtype=np.float64))
@@ -152,8 +153,8 @@ def far_from_zero(batch: Evidence) -> Iterator[Finding]:
         )
 
 
-def outliers(batch: Evidence) -> Iterator[Finding]:
-    """Single values far beyond all others, with nothing in between: heavy tails are no fault."""
+def outliers(batch: StoredBatch) -> Iterator[Finding]:
+    """Single values far beyond all others, with a gap in between; heavy tails are not reported."""
     if len(batch) < 100:
         return
     for field, values in (("observations", batch.observations), ("rewards", batch.rewards)):

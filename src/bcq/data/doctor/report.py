@@ -1,4 +1,4 @@
-"""Findings in words and for programs."""
+"""Findings as text and as JSON."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,16 +14,8 @@ SEVERITIES = ("error", "warning", "note")
 SHOWN_ROWS = 5
 
 
-# What can be mended without inventing, moving or rescaling anything.
-MENDED = {
-    "not-finite": "left out",
-    "duplicated-episode": "left out",
-    "next-mismatch": "episodes cut there",
-}
-
-
 def as_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
-    """The findings for programs."""
+    """The findings as JSON values."""
     return [
         {
             "kind": finding.kind,
@@ -34,30 +26,29 @@ def as_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
             "count": 0 if finding.rows is None else len(finding.rows),
             "why": finding.why,
             "remedy": finding.remedy,
-            "mended_by_fix": finding.kind in MENDED,
+            "mended_by_fix": finding.option == "fix",
         }
         for finding in findings
     ]
 
 
 def as_text(findings: Sequence[Finding]) -> str:
-    """The findings for people."""
+    """The findings as text."""
     counts = [(s, sum(f.severity == s for f in findings)) for s in SEVERITIES]
     words = [f"{n or 'no'} {severity}{'' if n == 1 else 's'}" for severity, n in counts]
     lines = [f"doctor         {', '.join(words)}"]
     for finding in findings:
         rows = "" if finding.rows is None else f" [{rows_in_words(finding.rows)}]"
-        mended = "; --fix does this" if finding.kind in MENDED else ""
         lines += [
             f"{finding.severity:<14} {finding.field}: {finding.problem}{rows}",
             f"{'':<14} {finding.why}",
-            f"{'':<14} -> {finding.remedy}{mended}",
+            f"{'':<14} -> {finding.remedy}",
         ]
     return "\n".join(lines)
 
 
 def rows_in_words(rows: NDArray[np.int64]) -> str:
-    """As row 3, or as rows 3, 17, ... (12 in all)."""
+    """For example row 3, or rows 3, 17, ... (12 in total)."""
     shown = ", ".join(map(str, rows[:SHOWN_ROWS].tolist()))
     if len(rows) <= SHOWN_ROWS:
         return f"row{'s' if len(rows) > 1 else ''} {shown}"

@@ -1,4 +1,4 @@
-"""Arrow's columns as numbers, a batch at a time."""
+"""Columns of Arrow tables as numbers, one record batch at a time."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ BATCH_ROWS = 65_536
 CSV_BLOCK = 2**24
 
 
-# A matrix has a column for each of its numbers: obs_0, obs_1, ...
+# In a table, a matrix has one column per dimension: obs_0, obs_1, ...
 TABLE_NAMES: Names = {
     name: usual if name not in MATRICES else tuple(f"{n}_*" for n in usual) + usual
     for name, usual in USUAL_NAMES.items()
@@ -33,12 +33,12 @@ TABLE_NAMES: Names = {
 
 
 @contextmanager
-def told_of(path: Path) -> Iterator[None]:
-    """Errors of the reader as words about the file."""
+def explain_read_errors(path: Path) -> Iterator[None]:
+    """Turns errors of the reader into an InputError that names the file."""
     try:
         yield
     except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+        raise error.within(path) from error
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         kind = "Parquet" if path.suffix == ".parquet" else "CSV"
         words = " ".join(str(error).split())[:300]
@@ -46,8 +46,8 @@ def told_of(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def room_for_a_copy() -> Iterator[None]:
-    """What the disk of temporary files refuses, in words."""
+def explain_temporary_disk_errors() -> Iterator[None]:
+    """Turns errors of the temporary folder into an InputError."""
     try:
         yield
     except OSError as error:
@@ -57,13 +57,16 @@ def room_for_a_copy() -> Iterator[None]:
         ) from error
 
 
-def mapped(schema: pa.Schema, names: Mapping[str, Sequence[str]]) -> Names:
-    """Which columns are what, if each is of a type that can be it."""
+def map_columns(schema: pa.Schema, names: Mapping[str, Sequence[str]]) -> Names:
+    """Finds the columns of each role and checks their types."""
     found = find_columns(names, TABLE_NAMES, schema.names)
     for name in ("observations", "actions", "rewards"):
         if name not in found:
             there = ", ".join(schema.names[:50])
-            raise InputError(f"{name}: is missing; give it with --columns (there are {there})")
+            raise InputError(
+                f"{name}: is missing; give its column in columns (there are {there})",
+                option="columns",
+            )
     for name, columns in found.items():
         if len(columns) != 1 and name not in MATRICES:
             raise InputError(f"{name}: give one column, not {', '.join(columns)}")
@@ -71,7 +74,7 @@ def mapped(schema: pa.Schema, names: Mapping[str, Sequence[str]]) -> Names:
             if schema.names.count(column) > 1:
                 raise InputError(f"{column}: several columns have this name")
             kind = schema.field(column).type
-            if not (is_number(kind) or (name in KEYS and is_key(kind))):
+            if not (can_be_number(kind) or (name in KEYS and can_be_key(kind))):
                 raise InputError(
                     f"{name}: column {column} contains {kind}, not numbers; store one "
                     "number per column"
@@ -79,34 +82,34 @@ def mapped(schema: pa.Schema, names: Mapping[str, Sequence[str]]) -> Names:
     return found
 
 
-def is_number(kind: pa.DataType) -> bool:
+def can_be_number(kind: pa.DataType) -> bool:
     """Whether a column can be observations, actions, rewards or flags."""
     of = pa.types
     return of.is_integer(kind) or of.is_floating(kind) or of.is_boolean(kind) or of.is_decimal(kind)
 
 
-def is_key(kind: pa.DataType) -> bool:
-    """Whether a column can say which episode or when."""
+def can_be_key(kind: pa.DataType) -> bool:
+    """Whether a column can identify episodes or steps."""
     of = pa.types
     return (
         of.is_temporal(kind)
         or of.is_string(kind)
         or of.is_large_string(kind)
-        or (of.is_dictionary(kind) and is_key(kind.value_type))
+        or (of.is_dictionary(kind) and can_be_key(kind.value_type))
     )
 
 
-def numbers(column: pa.Array) -> NDArray[Any]:
-    """A column as float64; what is missing becomes NaN, which the checks of a batch find."""
+def as_float64(column: pa.Array) -> NDArray[Any]:
+    """A column as float64; missing values become NaN, which the checks of a batch find."""
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.uint8())
     return column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
 
 
-def batches(
+def record_batches(
     file: pq.ParquetFile, names: Names, wanted: Sequence[str], groups: list[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Some columns of some row groups (of all), in the file's order."""
+    """Reads some columns of some row groups (default: all), in the order of the file."""
     columns = [column for name in wanted for column in names.get(name, ())]
     for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=columns):
         interruption.check()
@@ -114,28 +117,28 @@ def batches(
 
 
 def group_sizes(file: pq.ParquetFile) -> list[int]:
-    """Rows in each row group."""
+    """Number of rows in each row group."""
     return [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
 
 
 def as_parquet(path: Path, parquet: Path, names: Mapping[str, Sequence[str]]) -> None:
-    """Copies the columns of a CSV file that are wanted, block by block."""
+    """Copies the mapped columns of a CSV file, block by block."""
     options = pyarrow.csv.ReadOptions(block_size=CSV_BLOCK, use_threads=False)
     with pyarrow.csv.open_csv(path, options) as reader:
         schema = reader.schema
-    found = mapped(schema, names)
+    found = map_columns(schema, names)
     types = {
         column: pa.float64()
         for name, columns in found.items()
         for column in columns
-        # The first block decides what flags and keys are; a number may look like an integer there.
+        # Types are inferred from the first block, where a float may look like an integer.
         if name not in KEYS and not pa.types.is_boolean(schema.field(column).type)
     }
     wanted = [column for columns in found.values() for column in columns]
     convert = pyarrow.csv.ConvertOptions(column_types=types, include_columns=wanted)
     with (
         pyarrow.csv.open_csv(path, options, convert_options=convert) as reader,
-        room_for_a_copy(),
+        explain_temporary_disk_errors(),
         pq.ParquetWriter(parquet, reader.schema, compression="lz4") as writer,
     ):
         for batch in reader:

@@ -30,12 +30,12 @@ NAMES = {
     "infos/qvel": "qvel",
 }
 CHUNK_ROWS = 65_536
-CHUNK_CACHE = 2**25  # bytes a column: a chunk that is not yet full waits here, uncompressed
-ALIGNMENT = 64  # bytes: JAX computes on memory that begins so, and copies any other
+CHUNK_CACHE = 2**25  # bytes per column: holds a chunk, uncompressed, until it is full
+ALIGNMENT = 64  # bytes: JAX uses memory with this alignment directly, and copies other memory
 
 
 def read(path: Path) -> Columns:
-    """The file's columns as they are."""
+    """Reads the columns of the file as they are."""
     try:
         with h5py.File(path, "r") as file:
             return Columns(
@@ -43,29 +43,29 @@ def read(path: Path) -> Columns:
                 arrays={
                     ours: values
                     for name, ours in NAMES.items()
-                    if (values := column(file, name)) is not None
+                    if (values := read_column(file, name)) is not None
                 },
                 provenance=Provenance(
-                    environment=text(file, "environment"),
-                    recipe=text(file, "recipe"),
-                    behaviour=text(file, "behaviour"),
+                    environment=read_text(file, "environment"),
+                    recipe=read_text(file, "recipe"),
+                    behaviour=read_text(file, "behaviour"),
                     seed=None if "seed" not in file.attrs else int(file.attrs["seed"]),
-                    version=text(file, "version"),
+                    version=read_text(file, "version"),
                 ),
-                action_low=bound(file, "action_low"),
-                action_high=bound(file, "action_high"),
+                action_low=read_bound(file, "action_low"),
+                action_high=read_bound(file, "action_high"),
             )
     except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+        raise error.within(path) from error
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError) as error:
         raise InputError(f"{path}: cannot be read as HDF5: {error}") from error
 
 
-def column(file: h5py.Group, name: str) -> Column | None:
-    """One array of the file itself, if it is there: links that lead elsewhere are not followed.
+def read_column(file: h5py.Group, name: str) -> Column | None:
+    """Reads one array of the file, or returns None if it has none; links are refused.
 
-    By h5py's inner interface: the outer one takes three times as long for each of the many small
-    arrays of a Minari data set.
+    This uses the low-level interface of h5py: the high-level one takes three times as long for each
+    of the many small arrays of a Minari data set.
     """
     interruption.check()
     item = file.id
@@ -95,29 +95,29 @@ def column(file: h5py.Group, name: str) -> Column | None:
 
 
 def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Column:
-    """Memory that need not be copied to be trained on: a batch may fill most of what there is."""
+    """Memory that JAX uses without a copy: a batch may fill most of the memory."""
     size = math.prod(shape) * dtype.itemsize
     memory = np.empty(size + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + size].view(dtype).reshape(shape)
 
 
-def text(file: h5py.File, name: str) -> str | None:
-    """An attribute as text."""
+def read_text(file: h5py.File, name: str) -> str | None:
+    """Reads an attribute as text."""
     value = file.attrs.get(name)
     return value.decode() if isinstance(value, bytes) else None if value is None else str(value)
 
 
-def bound(file: h5py.File, name: str) -> Column | None:
-    """An action bound, one number a dimension."""
+def read_bound(file: h5py.File, name: str) -> Column | None:
+    """Reads an action bound, one number per dimension."""
     return None if name not in file.attrs else np.atleast_1d(np.asarray(file.attrs[name], float))
 
 
 class FileForHDF5(io.FileIO):
-    """A file whose writes never fail: HDF5 crashes if it cannot close what it cannot write.
+    """A file whose writes never fail: HDF5 crashes if a write fails while it closes the file.
 
-    From the first failure on, what is written stays in memory until HDF5 has closed the file. That
-    is little, since whoever writes calls `raise_failure` after each column.
+    After the first failure, writes stay in memory until HDF5 has closed the file. They are small,
+    because the writer calls `raise_failure` after each column.
     """
 
     def __init__(self, path: Path):
@@ -126,24 +126,24 @@ class FileForHDF5(io.FileIO):
         self.kept: list[tuple[int, bytes]] = []  # place and content
 
     def raise_failure(self) -> None:
-        """Raises what kept a write from the disk, if anything did."""
+        """Raises the error of the first failed write, if there is one."""
         if self.failure is not None:
             raise self.failure
 
     def write(self, content: Any) -> int:
-        """All of it, to the disk or else to memory."""
+        """Writes everything, to the disk or, after a failure, to memory."""
         place, written = self.tell(), 0
         try:
             self.raise_failure()
             while written < len(content):
                 written += super().write(content[written:])
-        except BaseException as failure:  # an interruption too
+        except BaseException as failure:  # including an interruption
             self.failure = failure
             self.kept.append((place, bytes(content)))
         return len(content)
 
     def readinto(self, target: Any) -> int:
-        """What was written there, wherever it is."""
+        """Reads from the disk and from the writes in memory."""
         place = self.tell()
         there = super().readinto(target) or 0
         for start, content in self.kept:
@@ -155,7 +155,7 @@ class FileForHDF5(io.FileIO):
         return there
 
     def truncate(self, size: int | None = None) -> int:
-        """Sets the length, if it can be set."""
+        """Sets the length; a failure is raised later."""
         try:
             return super().truncate(size)
         except OSError as failure:
@@ -164,8 +164,8 @@ class FileForHDF5(io.FileIO):
 
 
 @contextmanager
-def created(path: Path, **options: Any) -> Iterator[tuple[h5py.File, FileForHDF5]]:
-    """A new HDF5 file, and the file that it is in; the latter's failure is raised in the end."""
+def new_file(path: Path, **options: Any) -> Iterator[tuple[h5py.File, FileForHDF5]]:
+    """A new HDF5 file and the file below it, whose failure is raised at the end."""
     with FileForHDF5(path) as disk:
         with h5py.File(disk, "w", **options) as file:
             yield file, disk
@@ -173,16 +173,16 @@ def created(path: Path, **options: Any) -> Iterator[tuple[h5py.File, FileForHDF5
 
 
 def write(dataset: Dataset, path: Path) -> None:
-    """Writes the batch, whole or not at all."""
+    """Writes the batch completely or not at all."""
     write_parts([dataset], path)
 
 
 def write_parts(parts: Iterable[Dataset], path: Path) -> int:
-    """Writes a batch that comes in parts, whole or not at all; says how many rows it has."""
+    """Writes a batch in parts, completely or not at all; returns the number of rows."""
     rows = 0
     with (
         replacing(path) as temporary,
-        created(temporary, rdcc_nbytes=CHUNK_CACHE) as (file, disk),
+        new_file(temporary, rdcc_nbytes=CHUNK_CACHE) as (file, disk),
     ):
         for part in parts:
             columns = part.columns()
@@ -208,7 +208,7 @@ def write_parts(parts: Iterable[Dataset], path: Path) -> int:
 
 
 def append(file: h5py.File, name: str, values: Column) -> None:
-    """Adds rows to a column, which the first of them create."""
+    """Appends rows to a column; creates the column if it does not exist."""
     if name in file:
         file[name].resize(len(file[name]) + len(values), axis=0)
         file[name][-len(values) :] = values

@@ -1,8 +1,8 @@
-"""What a file may claim of itself before anything is allocated for it."""
+"""Checks the size that a file claims, before memory is allocated for it."""
 
 from bcq.system.errors import InputError
 
-LARGE = 2**30  # bytes; below, nothing that a file claims can do harm
+LARGE = 2**30  # bytes; smaller claims do no harm
 MOST_COMPRESSED = 200  # times: logs compress to a half or a tenth, a bomb to a thousandth
 
 

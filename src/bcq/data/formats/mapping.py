@@ -1,4 +1,4 @@
-"""Which columns of a log are what: by option, by a small file, or by their usual names."""
+"""The roles of the columns of a log: given by options, by a mapping file or by common names."""
 
 import json
 import tomllib
@@ -9,9 +9,9 @@ from pathlib import Path
 from bcq.system.errors import InputError
 from bcq.system.files import require_regular
 
-Names = dict[str, tuple[str, ...]]  # ours -> the file's, which may hold * for any text
+Names = dict[str, tuple[str, ...]]  # our name -> names in the file, in which * stands for any text
 
-# What a column is called elsewhere. `done` is not among them: it does not say which end it was.
+# Common names of each role. `done` is not included: it does not say which kind of end it marks.
 USUAL_NAMES: Names = {
     "episode": ("episode", "episode_id", "trajectory", "trajectory_id"),
     "step": ("step", "timestep", "time", "timestamp", "t"),
@@ -34,11 +34,11 @@ def parse_columns(words: Sequence[str]) -> Names:
     pairs = [word.split("=", 1) for word in words]
     if any(len(pair) != 2 for pair in pairs):
         raise InputError("columns: give NAME=COLUMN,COLUMN,... for each role, or one mapping file")
-    return checked({name: columns.split(",") for name, columns in pairs}, "columns")
+    return check_mapping({name: columns.split(",") for name, columns in pairs}, "columns")
 
 
 def read_mapping(path: Path) -> Names:
-    """A mapping file: a name and its column, or list of columns, in JSON or TOML."""
+    """Reads a mapping file (JSON or TOML): each name with its column or list of columns."""
     require_regular(path)
     try:
         if path.stat().st_size > LARGEST_FILE:
@@ -51,11 +51,11 @@ def read_mapping(path: Path) -> Names:
         raise InputError(f"{path}: is neither JSON nor TOML: {error}") from error
     if not isinstance(content, dict):
         raise InputError(f"{path}: must map names to columns")
-    return checked(content, str(path))
+    return check_mapping(content, str(path))
 
 
-def checked(content: Mapping[str, object], source: str) -> Names:
-    """The mapping, if it has the form of one."""
+def check_mapping(content: Mapping[str, object], source: str) -> Names:
+    """Checks the form of a mapping."""
     names: Names = {}
     for name, value in content.items():
         columns = [value] if isinstance(value, str) else value
@@ -68,7 +68,7 @@ def checked(content: Mapping[str, object], source: str) -> Names:
 
 
 def find_columns(names: Mapping[str, Sequence[str]], usual: Names, present: list[str]) -> Names:
-    """The columns of each name: those asked for, which must be there, or the usual ones, if any."""
+    """The columns of each role: those given, which must exist, or those with common names."""
     found: Names = {}
     for ours, patterns in names.items():
         for pattern in patterns:

@@ -1,7 +1,7 @@
-"""Minari's folders: `data/metadata.json` and `data/main_data.hdf5`, a group an episode.
+"""Minari data sets: `data/metadata.json` and `data/main_data.hdf5`, one group per episode.
 
-They are read and written by h5py alone: Minari itself follows links out of the file, and makes
-environments that the metadata names.
+They are read and written with h5py only: Minari itself follows links out of the file and creates
+the environments that the metadata names.
 """
 
 import json
@@ -16,23 +16,25 @@ from typing import Any
 import gymnasium
 import h5py
 import numpy as np
+from numpy.typing import NDArray
 
-from bcq.data.columns import Column, Columns, Finding, Provenance
+from bcq.data.columns import Column, Columns, Finding, Flags, Provenance
 from bcq.data.dataset import Dataset
-from bcq.data.formats.hdf5 import column, created
+from bcq.data.episodes import cut
+from bcq.data.formats.hdf5 import new_file, read_column
 from bcq.system import interruption
 from bcq.system.errors import InputError
 from bcq.system.files import make_directory, require_regular
 
 PREFIX = "minari:"
 NAME = re.compile(r"([-\w]+/)*[-\w]+-v\d+", re.ASCII)  # of a data set: namespace/name-v0
-LAYOUT = "0.5.0"  # of Minari: what is written has been read since then
+LAYOUT = "0.5.0"  # version of Minari from which on the written files can be read
 FLAT = ("rewards", "terminations", "truncations")
 STATES = ("qpos", "qvel")
 
 
 def folder_of(name: str) -> Path:
-    """Where Minari keeps a data set of that name."""
+    """The folder in which Minari keeps a data set."""
     identity = name.removeprefix(PREFIX)
     if not NAME.fullmatch(identity):
         raise InputError(f"{name}: is not a Minari data set; write it like {PREFIX}space/name-v0")
@@ -41,7 +43,7 @@ def folder_of(name: str) -> Path:
 
 
 def read(folder: Path) -> Columns:
-    """The episodes one after another; their T+1 observations become T pairs."""
+    """Reads all episodes in order; their T+1 observations become T pairs."""
     folder = folder / "data" if (folder / "data").is_dir() else folder
     try:
         for name in ("metadata.json", "main_data.hdf5"):
@@ -59,11 +61,13 @@ def read(folder: Path) -> Columns:
         low, high = bounds_in(metadata)
         provenance = provenance_in(metadata)
     except InputError as error:
-        raise InputError(f"{folder}: {error}") from error
+        raise error.within(folder) from error
     except (OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{folder}: cannot be read as a Minari data set: {error}") from error
     arrays = {name: np.concatenate([e[name] for e in episodes]) for name in episodes[0]}
-    findings = tuple(unflagged_ends(arrays, [len(episode["rewards"]) for episode in episodes]))
+    unflagged = unflagged_ends(arrays, [len(episode["rewards"]) for episode in episodes])
+    findings = (ends_without_flag(np.flatnonzero(unflagged)),) if unflagged.any() else ()
+    arrays = cut(arrays, unflagged)
     return Columns(str(folder), arrays, provenance, low, high, findings=findings)
 
 
@@ -80,7 +84,7 @@ def require_vectors(metadata: Mapping[str, Any]) -> None:
 
 
 def read_episodes(file: h5py.File) -> Iterator[dict[str, Column]]:
-    """Each episode under our names, all of one shape."""
+    """Reads each episode under our names; all must have the same shapes."""
     row, shapes = 0, None
     for number in range(len(file)):
         group = f"episode_{number}"
@@ -89,7 +93,7 @@ def read_episodes(file: h5py.File) -> Iterator[dict[str, Column]]:
         try:
             episode = read_episode(file[group])
         except InputError as error:
-            raise InputError(f"{group}: {error}") from error
+            raise error.within(group) from error
         found = {name: values.shape[1:] for name, values in episode.items()}
         if shapes is not None and found != shapes:
             changed = next(name for name in shapes if found.get(name) != shapes[name])
@@ -103,8 +107,10 @@ def read_episodes(file: h5py.File) -> Iterator[dict[str, Column]]:
 
 
 def read_episode(group: h5py.Group) -> dict[str, Column]:
-    """One episode, checked as far as it must be to be taken apart."""
-    observations, actions, *flat = (required(group, n) for n in ("observations", "actions", *FLAT))
+    """Reads one episode and checks the lengths of its arrays."""
+    observations, actions, *flat = (
+        read_required(group, n) for n in ("observations", "actions", *FLAT)
+    )
     rewards, terminated, truncated = (values.reshape(len(values)) for values in flat)
     steps = len(rewards)
     if len(observations) != steps + 1:
@@ -115,7 +121,7 @@ def read_episode(group: h5py.Group) -> dict[str, Column]:
     for name, values in (("actions", actions), *zip(FLAT, flat, strict=True)):
         if len(values) != steps:
             raise InputError(f"{name}: has {len(values)} rows for {steps} rewards")
-    found = {name: column(group, f"infos/{name}") for name in STATES}
+    found = {name: read_column(group, f"infos/{name}") for name in STATES}
     states = {name: values for name, values in found.items() if values is not None}
     if any(len(values) < steps for values in states.values()):
         raise InputError(f"infos: has fewer states than the {steps} steps")
@@ -130,33 +136,36 @@ def read_episode(group: h5py.Group) -> dict[str, Column]:
     }
 
 
-def required(group: h5py.Group, name: str) -> Column:
-    """An array that an episode cannot do without."""
-    values = column(group, name)
+def read_required(group: h5py.Group, name: str) -> Column:
+    """Reads an array that every episode must have."""
+    values = read_column(group, name)
     if values is None:
         raise InputError(f"{name}: is missing")
     return values
 
 
-def unflagged_ends(arrays: dict[str, Column], lengths: list[int]) -> Iterator[Finding]:
-    """Marks as cut what ends without a flag, but for the last episode, which may be unfinished."""
-    ends = np.cumsum(lengths)[:-1] - 1
-    bare = ends[(arrays["terminated"][ends] == 0) & (arrays["truncated"][ends] == 0)]
-    if len(bare):
-        arrays["truncated"][bare] = True
-        yield Finding(
-            "end-without-flag",
-            "truncated",
-            f"{len(bare)} episodes end without a flag",
-            "no action needed if the log was cut there",
-            "they are treated as time-outs: values bootstrap from the observation that follows",
-            bare,
-            "note",
-        )
+def unflagged_ends(arrays: Mapping[str, Column], lengths: list[int]) -> Flags:
+    """Last rows of episodes without a flag, except the last episode, which may be unfinished."""
+    ends = np.zeros(len(arrays["rewards"]), bool)
+    ends[np.cumsum(lengths)[:-1] - 1] = True
+    return ends & (arrays["terminated"] == 0) & (arrays["truncated"] == 0)
+
+
+def ends_without_flag(rows: NDArray[np.int64]) -> Finding:
+    """Reports that these ends are treated as time-outs."""
+    return Finding(
+        "end-without-flag",
+        "truncated",
+        f"{len(rows)} episodes end without a flag",
+        "no action needed if the log was cut there",
+        "they are treated as time-outs: values bootstrap from the observation that follows",
+        rows,
+        "note",
+    )
 
 
 def bounds_in(metadata: Mapping[str, Any]) -> tuple[Column | None, Column | None]:
-    """The action space's bounds, if it has any that are finite."""
+    """The bounds of the action space, if they are finite."""
     if "action_space" not in metadata:
         return None, None
     space = json.loads(metadata["action_space"])
@@ -165,7 +174,7 @@ def bounds_in(metadata: Mapping[str, Any]) -> tuple[Column | None, Column | None
 
 
 def provenance_in(metadata: Mapping[str, Any]) -> Provenance:
-    """Ours where this package wrote it, else what Minari knows."""
+    """The provenance that this package wrote, or else what Minari stores."""
     if isinstance(ours := metadata.get("bcq"), dict):
         known: dict[str, Any] = {n: v for n, v in ours.items() if isinstance(v, str | int)}
         return Provenance(**known)
@@ -177,14 +186,14 @@ def provenance_in(metadata: Mapping[str, Any]) -> Provenance:
 
 
 def write(dataset: Dataset, folder: Path, identity: str) -> None:
-    """Writes the batch, whole or not at all."""
+    """Writes the batch completely or not at all."""
     if folder.exists():
         raise InputError(f"cannot write {folder}: it already exists")
     require_continuous(dataset, folder)
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     make_directory(temporary / "data")
     try:
-        with created(temporary / "data" / "main_data.hdf5", track_order=True) as (file, disk):
+        with new_file(temporary / "data" / "main_data.hdf5", track_order=True) as (file, disk):
             for number, (start, stop) in enumerate(dataset.episodes.tolist()):
                 write_episode(file.create_group(f"episode_{number}"), dataset, number, start, stop)
                 disk.raise_failure()
@@ -200,19 +209,19 @@ def write(dataset: Dataset, folder: Path, identity: str) -> None:
 
 
 def require_continuous(dataset: Dataset, folder: Path) -> None:
-    """Refuses what T+1 observations cannot hold: a successor that is not the next observation."""
-    inside = ~(dataset.terminated | dataset.truncated)[:-1]
+    """Refuses next observations that are not in the next row: Minari cannot store them."""
+    inside = ~dataset.is_end[:-1]
     same = (dataset.next_observations[:-1] == dataset.observations[1:]).all(axis=1)
     if (bad := np.flatnonzero(inside & ~same)).size:
         raise InputError(
             f"cannot write {folder}: next_observations, row {bad[0]}: is not the observation "
-            f"of the next row (one of {len(bad)} such rows); cut the episodes there with "
-            "bcq inspect --fix, or write HDF5"
+            f"of the next row (one of {len(bad)} such rows); write HDF5, or cut the episodes there",
+            option="fix",
         )
 
 
 def write_episode(group: h5py.Group, dataset: Dataset, number: int, start: int, stop: int) -> None:
-    """One episode: T steps, T+1 observations, the simulator's T states before each step."""
+    """Writes one episode: T steps, T+1 observations, and the simulator states before each step."""
     rows = slice(start, stop)
     last = dataset.next_observations[stop - 1 : stop]
     group.attrs.update({"id": number, "total_steps": stop - start})
@@ -229,7 +238,7 @@ def write_episode(group: h5py.Group, dataset: Dataset, number: int, start: int, 
 
 
 def metadata_of(dataset: Dataset, identity: str) -> dict[str, Any]:
-    """What Minari wants to know of a data set, and our provenance."""
+    """The metadata that Minari needs, and our provenance."""
     name = dataset.provenance.environment
     size = dataset.task.observation_size
     spec = {"env_spec": gymnasium.spec(name).to_json()} if name in gymnasium.registry else {}
@@ -249,7 +258,7 @@ def metadata_of(dataset: Dataset, identity: str) -> dict[str, Any]:
 
 
 def box(low: Column, high: Column) -> str:
-    """A space in Minari's words."""
+    """A space in the format of Minari."""
     return json.dumps(
         {
             "type": "Box",

@@ -1,4 +1,4 @@
-"""NumPy's `.npz`: plain arrays under the names that people give them."""
+"""NumPy's `.npz`: plain arrays under common names."""
 
 import math
 import zipfile
@@ -19,30 +19,31 @@ BOUNDS = ("action_low", "action_high")
 
 
 def read(path: Path, names: Mapping[str, Sequence[str]]) -> Columns:
-    """The file's arrays; `names` says what one is called where its name is not usual."""
+    """Reads the arrays; `names` gives the names of arrays that have no common name."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = {Path(name).stem: name for name in archive.namelist() if is_array(name)}
             arrays = {
-                ours: array(archive, members[name]) for ours, name in chosen(names, members).items()
+                ours: read_array(archive, members[name])
+                for ours, name in choose_arrays(names, members).items()
             }
             low, high = (
-                array(archive, members[name]) if name in members else None for name in BOUNDS
+                read_array(archive, members[name]) if name in members else None for name in BOUNDS
             )
     except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+        raise error.within(path) from error
     except (OSError, zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError) as error:
         raise InputError(f"{path}: cannot be read as npz: {error}") from error
     return Columns(str(path), arrays, Provenance(), low, high)
 
 
 def is_array(name: str) -> bool:
-    """Whether a member is an array of the archive's own folder."""
+    """Whether a member is an array at the top level of the archive."""
     return name.endswith(".npy") and "/" not in name and "\\" not in name
 
 
-def chosen(names: Mapping[str, Sequence[str]], members: Mapping[str, str]) -> dict[str, str]:
-    """Ours -> the file's, for each column that is there."""
+def choose_arrays(names: Mapping[str, Sequence[str]], members: Mapping[str, str]) -> dict[str, str]:
+    """Our name -> name in the file, for each array that the file has."""
     arrays = {n: patterns for n, patterns in USUAL_NAMES.items() if n not in ("episode", "step")}
     for ours in names:
         if ours not in arrays or len(names[ours]) != 1:
@@ -50,17 +51,18 @@ def chosen(names: Mapping[str, Sequence[str]], members: Mapping[str, str]) -> di
     found = find_columns(names, arrays, list(members))
     if "terminated" not in found and "dones" in members:
         raise InputError(
-            "dones: does not show whether an episode terminated or was cut by a time limit; give "
-            "--columns terminated=dones if it never marks a time limit, else store two flags"
+            "dones: does not show whether an episode terminated or was cut by a time limit; map "
+            "terminated to dones if it never marks a time limit, else store two flags",
+            option="columns",
         )
     return {ours: columns[0] for ours, columns in found.items()}
 
 
-def array(archive: zipfile.ZipFile, name: str) -> Column:
-    """One array, read by its header alone: a header that asks for objects is refused."""
+def read_array(archive: zipfile.ZipFile, name: str) -> Column:
+    """Reads one array without NumPy's loader; objects are refused."""
     member = archive.getinfo(name)
     with archive.open(member) as file:
-        shape, in_columns, kind = header(file)
+        shape, in_columns, kind = read_header(file)
         if kind.kind not in NUMBERS:
             raise InputError(f"{name}: contains {kind}, not numbers; no pickle is opened")
         size = math.prod(shape) * kind.itemsize
@@ -73,8 +75,8 @@ def array(archive: zipfile.ZipFile, name: str) -> Column:
     return values.reshape(shape, order="F" if in_columns else "C").copy()
 
 
-def header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether columns come first, and type."""
+def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Reads the shape, whether the order is Fortran's, and the type."""
     match npy.read_magic(file):
         case (1, 0):
             return npy.read_array_header_1_0(file)

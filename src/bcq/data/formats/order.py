@@ -1,4 +1,4 @@
-"""The rows of a table in the order of episode and step, and where episodes are cut."""
+"""The order of rows by episode and step, and where episodes are cut."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,20 +10,20 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bcq.data.columns import Finding
-from bcq.data.formats.arrow import batches
+from bcq.data.formats.arrow import record_batches
 from bcq.data.formats.mapping import Names
 from bcq.system.errors import InputError
 
-GAP = 1.5  # times the usual step: more, and rows are missing in between
+GAP = 1.5  # times the median step: a longer one means that rows are missing
 
 
-def key(file: pq.ParquetFile, names: Names, name: str) -> NDArray[Any] | None:
-    """The column that says which episode, or when, as numbers."""
+def read_key(file: pq.ParquetFile, names: Names, name: str) -> NDArray[Any] | None:
+    """Reads the column of episodes or of steps as numbers."""
     if name not in names:
         return None
     known: dict[str, int] = {}  # episodes by text, numbered as they appear
     found = [np.empty(0, np.int64)]
-    for batch in batches(file, names, [name]):
+    for batch in record_batches(file, names, [name]):
         column = batch.column(0)
         if column.null_count:
             first = sum(map(len, found)) + int(np.argmax(column.is_null().to_numpy(False)))
@@ -33,7 +33,7 @@ def key(file: pq.ParquetFile, names: Names, name: str) -> NDArray[Any] | None:
 
 
 def key_numbers(column: pa.Array, known: dict[str, int]) -> NDArray[Any]:
-    """Keys as numbers that compare as they do."""
+    """Keys as numbers; only text loses its order."""
     of = pa.types
     if of.is_temporal(column.type):
         width = pa.int32() if column.type.bit_width == 32 else pa.int64()
@@ -48,7 +48,7 @@ def key_numbers(column: pa.Array, known: dict[str, int]) -> NDArray[Any]:
 
 
 def is_in_order(episodes: NDArray[Any], steps: NDArray[Any] | None) -> bool:
-    """Whether each episode's rows are together, and their steps never fall."""
+    """Whether the rows of each episode are together and their steps never decrease."""
     begins = np.flatnonzero(episodes[1:] != episodes[:-1]) + 1
     together = len(begins) + 1 == len(np.unique(episodes[np.append(0, begins)]))
     if steps is None or not together:
@@ -59,7 +59,7 @@ def is_in_order(episodes: NDArray[Any], steps: NDArray[Any] | None) -> bool:
 
 
 def rows_moved(order: NDArray[np.int64], moved: NDArray[np.int64]) -> Finding:
-    """Says that the file's rows were out of order."""
+    """Reports that rows were not in order."""
     return Finding(
         "out-of-order",
         "rows",
@@ -74,7 +74,7 @@ def rows_moved(order: NDArray[np.int64], moved: NDArray[np.int64]) -> Finding:
 def find_gaps(
     steps: NDArray[Any], cuts: NDArray[np.bool_], order: NDArray[np.int64] | None
 ) -> Iterator[Finding]:
-    """Marks as cut the rows that something is missing after; refuses one step twice."""
+    """Cuts episodes where steps are missing; refuses a step that occurs twice."""
     inside = ~cuts[:-1]
     strides = np.diff(steps)
     if not inside.any():
@@ -101,12 +101,13 @@ def find_gaps(
 
 
 def no_terminals() -> Finding:
-    """Says what is made of a log that names no terminal."""
+    """Reports that no column marks terminated episodes."""
     return Finding(
         "no-terminal-column",
         "terminated",
         "no column marks where episodes terminated; every end is treated as a time-out",
-        "give the column with --columns terminated=COLUMN if any episode terminated",
+        "give the column of terminated in columns if any episode terminated",
         "values bootstrap after a time-out, so a failure looks as if the episode continued",
         severity="warning",
+        option="columns",
     )

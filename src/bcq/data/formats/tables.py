@@ -1,4 +1,4 @@
-"""CSV and Parquet logs: a row a step, streamed in batches, never held as Python objects."""
+"""CSV and Parquet logs: one row per step, read in batches, never as Python objects."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,34 +27,34 @@ from bcq.data.columns import (
     precision,
 )
 from bcq.data.dataset import Dataset
-from bcq.data.episodes import transitions
+from bcq.data.episodes import cut, transitions
 from bcq.data.formats.arrow import (
     KEYS,
+    as_float64,
     as_parquet,
-    batches,
+    explain_read_errors,
+    explain_temporary_disk_errors,
     group_sizes,
-    mapped,
-    numbers,
-    room_for_a_copy,
-    told_of,
+    map_columns,
+    record_batches,
 )
 from bcq.data.formats.mapping import Names
-from bcq.data.formats.order import find_gaps, is_in_order, key, no_terminals, rows_moved
+from bcq.data.formats.order import find_gaps, is_in_order, no_terminals, read_key, rows_moved
 from bcq.system.errors import InputError
 
-WINDOW_BYTES = 2**26  # of numbers that are in memory at a time while a table is converted
+WINDOW_BYTES = 2**26  # of numbers in memory at a time while a table is converted
 ROWS_PER_BYTE = 10_000  # more than any encoding of a log reaches
 
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """An open table, and the order in which its rows make episodes."""
+    """An open table, and the order of its rows by episode and step."""
 
     source: str
     file: pq.ParquetFile
     names: Names
-    order: NDArray[np.int64] | None  # the file's row at each place, where rows had to be moved
-    cuts: NDArray[np.bool_]  # at each place: the next one is not what followed
+    order: NDArray[np.int64] | None  # row of the file at each place; None if in order
+    cuts: NDArray[np.bool_]  # at each place: whether the episode is cut after it
     findings: tuple[Finding, ...]
 
     def __len__(self) -> int:
@@ -62,7 +62,7 @@ class Log:
 
     @cached_property
     def places(self) -> NDArray[np.int64] | None:
-        """The place of each row of the file, where rows had to be moved."""
+        """The place of each row of the file; None if the rows are in order."""
         if self.order is None:
             return None
         places = np.empty_like(self.order)
@@ -70,13 +70,13 @@ class Log:
         return places
 
     def window(self, start: int, stop: int) -> dict[str, Column]:
-        """Places [start, stop) as arrays, read from the row groups that may hold some of them."""
+        """Reads places [start, stop) from the row groups that may contain them."""
         arrays = self.empty(stop - start)
         ends = np.cumsum([0, *group_sizes(self.file)]).tolist()
         for group, (first, end) in enumerate(pairwise(ends)):
             if self.places is None and (end <= start or first >= stop):
                 continue
-            for batch in batches(self.file, self.names, list(arrays), [group]):
+            for batch in record_batches(self.file, self.names, list(arrays), [group]):
                 rows = slice(first, first := first + len(batch))
                 places = (
                     np.arange(rows.start, rows.stop) if self.places is None else self.places[rows]
@@ -86,11 +86,10 @@ class Log:
                     self.put(arrays, batch, places[inside] - start, inside)
                 if self.places is None and first >= stop:
                     break
-        arrays["truncated"][self.cuts[start:stop]] = 1
-        return arrays
+        return cut(arrays, self.cuts[start:stop])
 
     def empty(self, rows: int) -> dict[str, Column]:
-        """Room for so many rows of each column."""
+        """Arrays of zeros for this number of rows."""
         sizes = {name: len(columns) for name, columns in self.names.items() if name not in KEYS}
         return {
             name: np.zeros((rows, sizes[name]) if name in MATRICES else rows, precision(name))
@@ -108,23 +107,23 @@ class Log:
         for name in arrays:
             for i, column in enumerate(self.names.get(name, ())):
                 target = arrays[name][:, i] if name in MATRICES else arrays[name]
-                with np.errstate(over="ignore"):  # what float32 cannot hold is found as infinite
-                    target[places] = numbers(batch.column(column))[chosen]
+                with np.errstate(over="ignore"):  # the checks find infinity
+                    target[places] = as_float64(batch.column(column))[chosen]
 
     def action_range(self) -> tuple[Column, Column]:
         """Smallest and largest action in each dimension."""
         columns = self.names.get("actions", ())
         low, high = np.full(len(columns), np.inf), np.full(len(columns), -np.inf)
-        for batch in batches(self.file, self.names, ["actions"]):
-            values = np.stack([numbers(batch.column(column)) for column in columns])
+        for batch in record_batches(self.file, self.names, ["actions"]):
+            values = np.stack([as_float64(batch.column(column)) for column in columns])
             low = np.fmin(low, np.fmin.reduce(values, axis=1))
             high = np.fmax(high, np.fmax.reduce(values, axis=1))
         return low, high
 
 
 def read(path: Path, names: Mapping[str, Sequence[str]]) -> Columns:
-    """The whole table, its rows in order, time-outs where an episode is cut."""
-    with opened(path, names) as log, told_of(path):
+    """Reads the whole table with its rows in order; cut episodes are truncated."""
+    with open_log(path, names) as log, explain_read_errors(path):
         arrays = log.window(0, len(log))
         return Columns(log.source, arrays, Provenance(), rows=log.order, findings=log.findings)
 
@@ -132,10 +131,10 @@ def read(path: Path, names: Mapping[str, Sequence[str]]) -> Columns:
 def parts(
     log: Log, bounds: ActionBounds | None, environment: str | None = None
 ) -> Iterator[Dataset]:
-    """The table as batches that follow one another, so that it is never in memory whole."""
+    """The table as consecutive batches, so that it is never completely in memory."""
     for start, stop in pairwise(window_ends(log)):
         ahead = min(stop + 1, len(log))  # the row after the last gives its next observation
-        with told_of(Path(log.source)):
+        with explain_read_errors(Path(log.source)):
             arrays = log.window(start, ahead)
         rows = np.arange(start, ahead) if log.order is None else log.order[start:ahead]
         checked = check(Columns(log.source, arrays, Provenance(environment), rows=rows), bounds)
@@ -151,7 +150,7 @@ def parts(
 
 
 def window_ends(log: Log) -> list[int]:
-    """Where windows end: with a row group where that leaves them at most twice their size."""
+    """Ends of windows: those of row groups if that makes windows at most twice as long."""
     width = sum(len(columns) for columns in log.names.values())
     size, ends = max(1, WINDOW_BYTES // (4 * width)), [0]
     for end in np.cumsum(group_sizes(log.file)).tolist():
@@ -163,36 +162,38 @@ def window_ends(log: Log) -> list[int]:
 
 
 @contextmanager
-def opened(path: Path, names: Mapping[str, Sequence[str]]) -> Iterator[Log]:
-    """The table with its rows in order; a CSV file is first put into a temporary Parquet file."""
-    with told_of(path), room_for_a_copy():
+def open_log(path: Path, names: Mapping[str, Sequence[str]]) -> Iterator[Log]:
+    """Opens a table and orders its rows; a CSV file is first copied to a temporary Parquet file."""
+    with explain_read_errors(path), explain_temporary_disk_errors():
         temporary = TemporaryDirectory()
     with temporary as folder:
-        with told_of(path):
+        with explain_read_errors(path):
             parquet = path if path.suffix == ".parquet" else Path(folder) / "log.parquet"
             if parquet != path:
                 as_parquet(path, parquet, names)
-            # Buffered, not mapped nor fetched ahead: a page of a column at a time is in memory.
+            # Buffered, without prefetching: one page of a column is in memory at a time.
             file = pq.ParquetFile(parquet, pre_buffer=False, buffer_size=2**20)
         with file:
-            with told_of(path):
-                names = mapped(file.schema_arrow, names)
-                log = in_order(str(path), file, names, parquet.stat().st_size)
+            with explain_read_errors(path):
+                names = map_columns(file.schema_arrow, names)
+                log = put_in_order(str(path), file, names, parquet.stat().st_size)
             yield log
 
 
-def in_order(source: str, file: pq.ParquetFile, names: Names, size: int) -> Log:
-    """Puts the rows of each episode together and in the order of their steps."""
+def put_in_order(source: str, file: pq.ParquetFile, names: Names, size: int) -> Log:
+    """Orders the rows by episode and step, and finds where episodes are cut."""
     rows = file.metadata.num_rows
     if rows == 0:
         raise InputError("has no rows")
     if rows > ROWS_PER_BYTE * size:
         raise InputError(f"claims {rows:,} rows in {size:,} bytes; its header is damaged")
-    episodes, steps = (key(file, names, name) for name in KEYS)
+    episodes, steps = (read_key(file, names, name) for name in KEYS)
     findings: list[Finding] = []
     order = None
     if episodes is None and steps is not None:
-        episodes = np.cumsum(np.append(False, steps[1:] <= steps[:-1]))  # a step that falls back
+        episodes = np.cumsum(
+            np.append(False, steps[1:] <= steps[:-1])
+        )  # a step that does not increase
     if episodes is not None and not is_in_order(episodes, steps):
         order = np.lexsort((episodes,) if steps is None else (steps, episodes))
         moved = np.flatnonzero(order != np.arange(rows))

@@ -1,4 +1,4 @@
-"""A batch as its file has it, for the doctor's checks to look at."""
+"""A batch as it is stored in its file, for the checks of the doctor."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from bcq.data.bounds import ActionBounds
 from bcq.data.columns import Finding, Flags, Floats
+from bcq.data.episodes import episode_spans
 
-SAME = 1e-3  # of a column's standard deviation: closer is the same number, rounded
+SAME = 1e-3  # of a column's standard deviation: closer numbers are equal up to rounding
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
-    """A batch as its file has it, for the checks to look at."""
+class StoredBatch:
+    """A batch as it is stored in its file, for the checks of the doctor."""
 
     observations: Floats
     actions: Floats
@@ -24,36 +25,40 @@ class Evidence:
     terminated: Flags  # as stored: both flags may be set
     truncated: Flags
     bounds: ActionBounds
-    discount: float | None  # of what is to learn from it; None if it values nothing
+    discount: float | None  # of the algorithm; None if it has none
 
     def __len__(self) -> int:
         return len(self.rewards)
 
     @cached_property
     def rows(self) -> NDArray[np.int64]:
-        """All of them."""
+        """All row numbers."""
         return np.arange(len(self))
+
+    @cached_property
+    def is_end(self) -> Flags:
+        """Whether each row is the last of its episode."""
+        return self.terminated | self.truncated
 
     @cached_property
     def ends(self) -> NDArray[np.int64]:
         """Rows that end an episode."""
-        return np.flatnonzero(self.terminated | self.truncated)
+        return np.flatnonzero(self.is_end)
 
     @cached_property
-    def starts(self) -> NDArray[np.int64]:
-        """First row of each episode, the unfinished one included."""
-        after = self.ends + 1
-        return np.concatenate([[0], after[after < len(self)]])
+    def episodes(self) -> NDArray[np.int64]:
+        """First row and row past the end of each episode, the unfinished one included."""
+        return episode_spans(self.is_end)
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
-        """Rows of each complete episode."""
+        """Number of rows of each complete episode."""
         return np.diff(self.ends, prepend=-1)
 
     @cached_property
     def inside(self) -> Flags:
-        """For each row but the last: whether the next one is of the same episode."""
-        return ~(self.terminated | self.truncated)[:-1]
+        """For each row except the last: whether the next row is in the same episode."""
+        return ~self.is_end[:-1]
 
     @cached_property
     def spread(self) -> NDArray[np.float64]:
@@ -61,15 +66,15 @@ class Evidence:
         return self.observations.std(axis=0, dtype=np.float64)
 
     def same(self, one: Floats, other: Floats) -> Flags:
-        """Row by row, whether two observations are one but for rounding."""
+        """For each row, whether two observations are equal up to rounding."""
         return (np.abs(one - other) <= (SAME * self.spread).astype(np.float32)).all(axis=1)
 
 
-Advice = Callable[[Evidence], Iterator[Finding]]
+AdvisoryCheck = Callable[[StoredBatch], Iterator[Finding]]
 
 
 def columns_in_words(columns: Sequence[int] | NDArray[np.int64]) -> str:
-    """As column 3, or as columns 1, 2 and 5 more."""
+    """For example column 3, or columns 1, 2 and 5 more."""
     shown = ", ".join(str(column) for column in columns[:8])
     more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
     return f"column{'s' if len(columns) > 1 else ''} {shown}{more}"
