@@ -1029,9 +1029,7 @@ MUTANTS = [
     ),
     Mutant("collection/behaviour.py", ' or pointer.get("passing")', "", "test_interruption.py"),
     Mutant("runs/directory.py", '[: -1 if before.get("passing") else None]', "", "test_runs.py"),
-    Mutant(
-        "collection/behaviour.py", "warm_up = 10_000 if", "warm_up = 1_000 if", "test_behaviour.py"
-    ),
+    Mutant("runs/schedules.py", "warm_up = 10_000 if", "warm_up = 1_000 if", "test_behaviour.py"),
     # The recipes.
     Mutant(
         "collection/recipes.py",

@@ -21,17 +21,12 @@ import bcq
 import short_task
 from bcq.algorithms import DDPG
 from bcq.collection import behaviour
-from bcq.collection.behaviour import (
-    Agent,
-    BehaviourSchedule,
-    behaviour_dataset,
-    episode,
-    train_behaviour,
-)
+from bcq.collection.behaviour import Agent, behaviour_dataset, episode, train_behaviour
 from bcq.collection.buffer import RowFile, Rows, as_rows, empty_on_device, row_type, write_in_place
 from bcq.data.bounds import TaskSpec
 from bcq.data.columns import Provenance
 from bcq.runs.directory import LOGS, Run
+from bcq.runs.schedules import BehaviourSchedule
 from bcq.simulation.environments import Environment, make, task_of
 from bcq.system.errors import InputError
 from bcq.system.seeds import Role, derive, reset_seed

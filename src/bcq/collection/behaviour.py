@@ -6,7 +6,7 @@ in order: `rows.bin`.
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import cast
@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bcq.algorithms import DDPG, DDPGConfig, name_of
-from bcq.algorithms.learning import Minibatch, check_settings
+from bcq.algorithms import DDPG, DDPGConfig
+from bcq.algorithms.learning import Minibatch
 from bcq.algorithms.networks import Actor
 from bcq.collection.buffer import (
     RowFile,
@@ -31,51 +31,19 @@ from bcq.collection.buffer import (
 from bcq.data.bounds import TaskSpec
 from bcq.data.columns import Floats, Provenance
 from bcq.data.dataset import Dataset
-from bcq.runs.directory import Keep, Run, last_step, require_keep
-from bcq.runs.origin import surroundings
+from bcq.runs.configuration import OwnExperience, RunConfiguration
+from bcq.runs.directory import Run, last_step
+from bcq.runs.origin import Origin
 from bcq.runs.recording import evaluate_into, open_run, stop_if_not_finite
+from bcq.runs.schedules import BehaviourSchedule
 from bcq.simulation.environments import Environment, make, task_of
 from bcq.simulation.rollouts import Step, lockstep
 from bcq.system import interruption
-from bcq.system.errors import InterruptionError, require_seed
-from bcq.system.files import Row, locked, make_directory
+from bcq.system.errors import InputError, InterruptionError
+from bcq.system.files import locked, make_directory
 from bcq.system.progress import Progress
 from bcq.system.seeds import Role, derive, exploration, reset_seed
 from bcq.training.loop import ESTIMATE_EVERY, Keys, create_compiled, update_until, value_estimate
-
-
-@dataclass(frozen=True, kw_only=True)
-class BehaviourSchedule:
-    """Exploration and length of a behavioural agent; the defaults are those of the paper."""
-
-    env: str
-    """Gymnasium environment to learn in"""
-    steps: int = 1_000_000
-    """number of time steps to explore"""
-    seed: int = 0
-    """seed of all random numbers: weights, episodes, exploration, minibatches, evaluation"""
-    noise: float = 0.1
-    """standard deviation of the exploration noise, in half-widths of the action range"""
-    random_steps: int | None = None
-    """number of uniformly random actions at the start; if not given, 1,000 (HalfCheetah: 10,000)"""
-    evaluate_every: int = 5_000
-    """number of time steps between two evaluations; each is made at the next end of an episode"""
-    evaluate_episodes: int = 10
-    """number of episodes per evaluation"""
-    keep: Keep = 1
-    """number of checkpoints to keep (the newest); each evaluation makes one"""
-
-    def __post_init__(self) -> None:
-        if self.random_steps is None:
-            warm_up = 10_000 if self.env.startswith("HalfCheetah") else 1_000
-            object.__setattr__(self, "random_steps", warm_up)
-        check_settings(
-            self,
-            at_least_one=("steps", "evaluate_every", "evaluate_episodes"),
-            not_negative=("noise", "random_steps"),
-        )
-        require_keep(self.keep)
-        require_seed(self.seed)
 
 
 @dataclass
@@ -96,8 +64,8 @@ def train_behaviour(
     environment.reset(seed=0)
     make_directory(directory)
     with locked(directory):
-        settings = settings_of(config, schedule, task_of(environment))
-        run = open_run(directory, settings, resume=resume)
+        configuration = configuration_of(config, schedule, task_of(environment))
+        run = open_run(directory, configuration, resume=resume)
         with interruption.deferred():
             continue_behaviour(run, config, schedule, environment)
     environment.close()
@@ -106,7 +74,7 @@ def train_behaviour(
 
 def behaviour_dataset(run: Run, recipe: str, *, first: int | None = None) -> Dataset:
     """The first transitions of a behavioural agent's life, all unless told, in order."""
-    schedule = BehaviourSchedule(**run.config["schedule"])
+    schedule = schedule_of(run)
     environment = make(schedule.env)
     environment.reset(seed=0)
     rows = RowFile(run.directory / "rows.bin", row_type(environment)).read()[:first]
@@ -115,21 +83,29 @@ def behaviour_dataset(run: Run, recipe: str, *, first: int | None = None) -> Dat
         recipe=recipe,
         behaviour=f"DDPG learning, noise {schedule.noise:g}",
         seed=schedule.seed,
-        version=run.config["versions"]["bcq"],
+        version=run.config.origin.versions["bcq"],
     )
     return as_dataset(rows, run.task.bounds, provenance, str(run.directory))
 
 
-def settings_of(config: DDPGConfig, schedule: BehaviourSchedule, task: TaskSpec) -> Row:
-    """Everything a behavioural agent depends on, as it stands in its config.json."""
-    return {
-        "algorithm": name_of(config),
-        "settings": asdict(config),
-        "schedule": asdict(schedule),
-        "dataset": {"recipe": "online", "environment": schedule.env},
-        "task": task.as_json(),
-        **surroundings(),
-    }
+def schedule_of(run: Run) -> BehaviourSchedule:
+    """The schedule of a behavioural agent; other runs are refused."""
+    if not isinstance(run.config.schedule, BehaviourSchedule):
+        raise InputError(f"{run.directory}: is not the run of an agent that learned online")
+    return run.config.schedule
+
+
+def configuration_of(
+    config: DDPGConfig, schedule: BehaviourSchedule, task: TaskSpec
+) -> RunConfiguration:
+    """Everything that a behavioural agent depends on."""
+    return RunConfiguration(
+        algorithm=config,
+        schedule=schedule,
+        dataset=OwnExperience(schedule.env),
+        task=task,
+        origin=Origin.of_this_process(),
+    )
 
 
 def continue_behaviour(

@@ -1,9 +1,8 @@
 """Training into a run directory: what is evaluated, appended, saved, and gone on from."""
 
-import json
 import math
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -12,21 +11,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bcq.algorithms import name_of
-from bcq.algorithms.learning import Algorithm, AlgorithmConfig, check_settings
+from bcq.algorithms.learning import Algorithm, AlgorithmConfig
 from bcq.data.dataset import Dataset
 from bcq.runs.arrays import names_of
-from bcq.runs.directory import Keep, Run, require_keep
-from bcq.runs.origin import surroundings
+from bcq.runs.configuration import Continuation, LoggedBatch, RunConfiguration
+from bcq.runs.directory import Run
+from bcq.runs.origin import Origin
+from bcq.runs.schedules import Schedule
 from bcq.simulation.environments import make_for
 from bcq.simulation.evaluation import evaluate
 from bcq.simulation.values import measure_values, require_measurable
 from bcq.system import interruption, progress
-from bcq.system.errors import DivergenceError, InputError, InterruptionError, require_seed
-from bcq.system.files import Row, locked, make_directory
+from bcq.system.errors import DivergenceError, InputError, InterruptionError
+from bcq.system.files import Row, locked, make_directory, read_json
 from bcq.system.seeds import reset_seed
 from bcq.training.loop import (
-    CHUNK,
     concurrent_updates,
     create,
     growing_windows,
@@ -36,45 +35,6 @@ from bcq.training.loop import (
 from bcq.training.policy import Policy
 
 MAY_CHANGE = ("schedule.steps", "schedule.keep")  # of a run that is resumed
-
-
-@dataclass(frozen=True, kw_only=True)
-class Schedule:
-    """Length of a run, evaluations and checkpoints; the defaults are those of the paper."""
-
-    steps: int = 1_000_000
-    """number of updates"""
-    seed: int = 0
-    """seed of all random numbers: initial weights, minibatches, noise, evaluation"""
-    env: str | None = None
-    """Gymnasium environment for evaluation; training itself needs none"""
-    evaluate_every: int = 5_000
-    """number of updates between two evaluations (a multiple of 100)"""
-    evaluate_episodes: int = 10
-    """number of episodes per evaluation"""
-    checkpoint_every: int = 5_000
-    """number of updates between two checkpoints (a multiple of 100)"""
-    keep: Keep = 1
-    """number of checkpoints to keep (the newest)"""
-    true_value_every: int | None = None
-    """updates between two measurements of true values (a multiple of 100; needs an environment)"""
-    concurrent: bool = False
-    """replay the batch as a growing buffer (the concurrent task of the paper):
-    after each episode, one update per row of it, on all rows so far;
-    the run ends with the last complete episode"""
-
-    def __post_init__(self) -> None:
-        check_settings(
-            self,
-            at_least_one=("steps", "evaluate_every", "evaluate_episodes", "checkpoint_every"),
-        )
-        require_seed(self.seed)
-        require_keep(self.keep)
-        for name in ("evaluate_every", "checkpoint_every", "true_value_every"):
-            if (every := getattr(self, name)) is not None and (every < 1 or every % CHUNK):
-                raise InputError(f"{name}: {every} is not a positive multiple of {CHUNK}")
-        if self.true_value_every is not None and self.env is None:
-            raise InputError("true_value_every: needs an environment", option="env")
 
 
 def train_run(
@@ -94,7 +54,7 @@ def train_run(
         schedule = replace(schedule, steps=min(schedule.steps, concurrent_updates(dataset)))
     make_directory(directory)
     with locked(directory):
-        run = open_run(directory, settings_of(config, schedule, dataset), resume=resume)
+        run = open_run(directory, configuration_of(config, schedule, dataset), resume=resume)
         with interruption.deferred():
             continue_run(run, config, schedule, dataset)
     return run
@@ -157,67 +117,48 @@ def largest_value(config: AlgorithmConfig, dataset: Dataset) -> float:
     return float(np.abs(dataset.rewards).max()) / (1 - config.discount)
 
 
-def settings_of(config: AlgorithmConfig, schedule: Schedule, dataset: Dataset) -> Row:
-    """Everything a run depends on, as it stands in its config.json."""
-    return {
-        "algorithm": name_of(config),
-        "settings": asdict(config),
-        "schedule": asdict(schedule),
-        "dataset": {
-            "fingerprint": dataset.fingerprint,
-            "transitions": len(dataset),
-            "episodes": len(dataset.episodes),
-            "mean_return": mean_return(dataset),
-            **asdict(dataset.provenance),
-        },
-        "task": dataset.task.as_json(),
-        **surroundings(),
-    }
+def configuration_of(
+    config: AlgorithmConfig, schedule: Schedule, dataset: Dataset
+) -> RunConfiguration:
+    """Everything that an offline run depends on."""
+    return RunConfiguration(
+        algorithm=config,
+        schedule=schedule,
+        dataset=LoggedBatch.of(dataset),
+        task=dataset.task,
+        origin=Origin.of_this_process(),
+    )
 
 
-def mean_return(dataset: Dataset) -> float | None:
-    """What the batch's complete episodes earned on average, if there are any."""
-    return float(dataset.episode_returns.mean()) if len(dataset.episode_returns) else None
-
-
-def open_run(directory: Path, settings: Row, *, resume: bool) -> Run:
-    """A new run, or the one that is there if it was made with the same settings."""
-    if not resume or not (directory / "config.json").exists():
-        return Run.create(directory, settings)
+def open_run(directory: Path, config: RunConfiguration, *, resume: bool) -> Run:
+    """A new run, or the one in the folder if it was started with the same settings."""
+    path = directory / "config.json"
+    if not resume or not path.exists():
+        return Run.create(directory, config)
     run = Run.open(directory)
+    # Compared as JSON: a setting that the file lacks differs from one that has its default.
+    stored, given = read_json(path), config.as_json()
     for part in ("algorithm", "settings", "schedule", "dataset", "task"):
-        before, now = flat(part, run.config[part]), flat(part, settings[part])
+        before, now = flat(part, stored[part]), flat(part, given[part])
         for name in sorted(before.keys() | now.keys()):
             if name not in MAY_CHANGE and before.get(name) != now.get(name):
                 raise InputError(
                     f"{directory}: was started with {name} = {before.get(name)}, not "
                     f"{now.get(name)}; resume with the same settings, or use another folder"
                 )
-    run.load()  # what cannot be continued is refused before anything is written
-    run.extend(settings["schedule"])
-    note_continuation(run, settings)
+    run.load()  # a run that cannot be continued is refused before anything is written
+    run.extend(config.schedule)
+    note_continuation(run, config.origin)
     return run
 
 
-def note_continuation(run: Run, settings: Row) -> None:
-    """Says and records where a run goes on in other surroundings: its bytes may then differ."""
-    step, continuations = run.checkpoint_step() or 0, run.config.get("continuations", [])
-    now = {name: settings[name] for name in ("versions", "commit", "device", "threads")}
-    before, after = (
-        {
-            key: value
-            for name in ("versions", "device", "threads")  # a commit may have changed a document
-            for key, value in flat(name, row.get(name)).items()
-        }
-        for row in (continuations[-1] if continuations else run.config, now)
-    )
-    changed = [
-        f"{name} = {after.get(name)}, not {before.get(name)}"
-        for name in sorted(before.keys() | after.keys())
-        if before.get(name) != after.get(name)
-    ]
-    if changed and step < run.config["schedule"]["steps"]:
-        run.config["continuations"] = [*continuations, {"step": step, **now}]
+def note_continuation(run: Run, now: Origin) -> None:
+    """Warns of a run that continues with other software or on another machine, and records it."""
+    step, continuations = run.checkpoint_step() or 0, run.config.continuations
+    before = continuations[-1].origin if continuations else run.config.origin
+    changed = before.differences(now)
+    if changed and step < run.config.schedule.steps:
+        run.config = replace(run.config, continuations=(*continuations, Continuation(step, now)))
         run.write_config()
         progress.say(
             f"warning: {run.directory}: continues with {'; '.join(changed)}: the numbers may "
@@ -226,9 +167,9 @@ def note_continuation(run: Run, settings: Row) -> None:
 
 
 def flat(name: str, value: object) -> Row:
-    """{"a": {"b": 1}} as {"a.b": 1}, in the form it has after a round trip through JSON."""
+    """{"a": {"b": 1}} as {"a.b": 1}."""
     if isinstance(value, dict):
-        return {f"{name}.{key}": json.loads(json.dumps(item)) for key, item in value.items()}
+        return {f"{name}.{key}": item for key, item in value.items()}
     return {name: value}
 
 
