@@ -30,7 +30,7 @@ from bcq.algorithms.learning import Algorithm, AlgorithmConfig, Metrics, Minibat
 from bcq.data.bounds import ActionBounds
 from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
-from bcq.runs import origin, recording
+from bcq.runs import origin, recorder, recording
 from bcq.runs.configuration import Continuation, LoggedBatch
 from bcq.runs.directory import Run, last_step
 from bcq.runs.recording import train_run
@@ -861,7 +861,7 @@ def test_timing_is_of_the_updates_since_the_last_row(
     clock = count(step=0.12342)  # between two looks at it
     watch = SimpleNamespace(perf_counter=clock.__next__)
     monkeypatch.setattr("bcq.runs.recording.time", watch)
-    monkeypatch.setattr("bcq.runs.recording.evaluate_into", lambda *_: next(clock))
+    monkeypatch.setattr("bcq.runs.recorder.Recorder.evaluate", lambda *_: next(clock))
     run = trained(tmp_path)
     assert run.read("timing.jsonl") == [
         {"step": step, "seconds": 0.1234} for step in (100, 200, 300, 400)
@@ -975,11 +975,11 @@ def test_the_last_finite_estimate_is_told_and_a_resumed_run_tells_its_own(
 
 def test_one_number_that_is_not_finite_is_found_in_its_array() -> None:
     learner = training.create(TINY, batch(), seed=0)
-    assert recording.are_finite(learner).all()
+    assert recorder.are_finite(learner).all()
     leaves, structure = jax.tree.flatten(learner)
     place = next(i for i, leaf in enumerate(leaves) if leaf.ndim == 2)
     leaves[place] = leaves[place].at[0, 1].set(jnp.nan)
-    answers = recording.are_finite(jax.tree.unflatten(structure, leaves))
+    answers = recorder.are_finite(jax.tree.unflatten(structure, leaves))
     assert np.flatnonzero(~np.asarray(answers)).tolist() == [place]
 
 

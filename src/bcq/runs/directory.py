@@ -6,6 +6,7 @@ episodes.jsonl    one row an evaluation episode
 values.jsonl      one row a state-action pair whose true value was measured
 divergence.json   where training lost its numbers, if it did
 timing.jsonl      wall-clock figures, the only ones that differ between two equal runs
+rows.bin          the transitions of an agent that learns online, in order
 checkpoint.json   names the newest checkpoint, its step and its SHA-256, and the older ones kept
 step-N.safetensors  every array of the learner, optimizer included, by name
 """
@@ -41,6 +42,7 @@ from bcq.system.files import (
 from bcq.training.policy import Policy
 
 LOGS = ("metrics.jsonl", "episodes.jsonl", "values.jsonl", "timing.jsonl")
+ROWS = "rows.bin"
 
 
 class Run:
@@ -136,7 +138,7 @@ class Run:
         One that is made in passing, by an interruption, is not kept beside newer ones: a resumed
         run must leave what one does that was never interrupted.
         """
-        for log in LOGS:  # what the checkpoint builds on reaches the disk before it
+        for log in (*LOGS, ROWS):  # what the checkpoint builds on reaches the disk before it
             path = self.directory / log
             if path.exists():
                 with path.open("rb") as file:
@@ -237,6 +239,13 @@ class Run:
         except SafetensorError as error:
             raise InputError(f"{path}: is not a safetensors file: {error}") from error
         return pointer["step"], with_arrays(self.skeleton(), arrays, path)
+
+    def rewind(self) -> tuple[int, Algorithm] | None:
+        """The newest checkpoint, as from `load`; anything the run wrote after it is removed."""
+        checkpoint = self.load()
+        self.remove_leftovers()
+        self.cut_back(-1 if checkpoint is None else checkpoint[0])
+        return checkpoint
 
     def skeleton(self) -> Algorithm:
         """A learner with shapes in the place of arrays."""
