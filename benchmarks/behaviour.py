@@ -17,9 +17,10 @@ import jax.numpy as jnp
 from updates import MULTIPLY_ADDS, Products
 
 from bcq.algorithms import DDPGConfig
-from bcq.collection.behaviour import BehaviourSchedule, behaviour_dataset, train_behaviour
+from bcq.collection.behaviour import behaviour_dataset, train_behaviour
 from bcq.data.dataset import Dataset
 from bcq.runs.origin import threads
+from bcq.runs.schedules import BehaviourSchedule
 from bcq.simulation.environments import make
 from bcq.training.loop import create_compiled, on_device, update_until
 

@@ -75,7 +75,7 @@ def beat_the_batch(batch: Path, folder: Path) -> tuple[float, int, float]:
         if step > seen:
             seen = step
             returns = [row["return"] for row in run.read("episodes.jsonl") if row["step"] == step]
-            if np.mean(returns) > run.config["dataset"]["mean_return"]:
+            if np.mean(returns) > run.config.as_json()["dataset"]["mean_return"]:
                 process.terminate()
                 process.wait()
                 return time.perf_counter() - start, step, float(np.mean(returns))

@@ -28,11 +28,11 @@ from bcq.algorithms import DDPGConfig
 from bcq.algorithms.networks import Actor
 from bcq.cli.application import main as bcq
 from bcq.collection import recipes as collection
-from bcq.collection.behaviour import BehaviourSchedule
 from bcq.collection.experts import ActorAlone, find
 from bcq.collection.recipes import collect_behaviour_to, collect_to, imperfect
 from bcq.runs.arrays import named_arrays
 from bcq.runs.origin import use_compilation_cache
+from bcq.runs.schedules import BehaviourSchedule
 from bcq.simulation.environments import make, task_of
 from bcq.system.errors import BCQError
 from kill_and_resume import timed_steps

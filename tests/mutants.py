@@ -993,14 +993,14 @@ MUTANTS = [
     ),
     Mutant(
         "collection/behaviour.py",
-        "            agent.buffer,\n            windows,\n",
-        "            agent.buffer,\n            jnp.maximum(windows - len(rows), 1),\n",
+        "jnp.array([end])",
+        "jnp.maximum(jnp.array([end - len(rows)]), 1)",
         "test_behaviour.py",
     ),
     Mutant(
         "collection/behaviour.py",
-        "windows = jnp.array([agent.steps + len(rows)])",
-        "windows = jnp.array([agent.steps + len(rows) // 2])",
+        "end = agent.steps + len(rows)",
+        "end = agent.steps + len(rows) // 2",
         "test_behaviour.py",
     ),
     Mutant(
@@ -1030,14 +1030,10 @@ MUTANTS = [
         "if False:",
         "test_behaviour.py",
     ),
-    Mutant(
-        "collection/behaviour.py", "if stop % ESTIMATE_EVERY == 0:", "if True:", "test_behaviour.py"
-    ),
-    Mutant("collection/behaviour.py", ' or pointer.get("passing")', "", "test_interruption.py"),
+    Mutant("training/loop.py", "if step % ESTIMATE_EVERY == 0 and", "if", "test_behaviour.py"),
+    Mutant("runs/recorder.py", ' or pointer.get("passing")', "", "test_interruption.py"),
     Mutant("runs/directory.py", '[: -1 if before.get("passing") else None]', "", "test_runs.py"),
-    Mutant(
-        "collection/behaviour.py", "warm_up = 10_000 if", "warm_up = 1_000 if", "test_behaviour.py"
-    ),
+    Mutant("runs/schedules.py", "warm_up = 10_000 if", "warm_up = 1_000 if", "test_behaviour.py"),
     # The recipes.
     Mutant(
         "collection/recipes.py",
@@ -1506,7 +1502,7 @@ MUTANTS = [
         "test_seeds.py",
     ),
     Mutant(
-        "runs/recording.py",
+        "runs/recorder.py",
         "seed = reset_seed(schedule.seed, step)\n",
         "seed = reset_seed(0, step)\n",
         "test_seeds.py",
@@ -1780,15 +1776,15 @@ MUTANTS = [
     ),
     Mutant("collection/recipes.py", "                log.sync()\n", "", "test_collection.py"),
     Mutant(
-        "collection/behaviour.py",
-        "                log.sync()\n                run.save",
-        "                run.save",
+        "runs/directory.py",
+        "for log in (*LOGS, ROWS):",
+        "for log in LOGS:",
         "test_behaviour.py",
     ),
     Mutant(
         "collection/behaviour.py",
-        "        log.sync()\n        if last",
-        "        if last",
+        "        log.sync()\n        recorder.finish",
+        "        recorder.finish",
         "test_behaviour.py",
     ),
     # Figures: half a standard deviation, and the truth as the truth.

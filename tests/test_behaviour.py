@@ -1,4 +1,5 @@
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -21,19 +22,16 @@ import bcq
 import short_task
 from bcq.algorithms import DDPG
 from bcq.collection import behaviour
-from bcq.collection.behaviour import (
-    Agent,
-    BehaviourSchedule,
-    behaviour_dataset,
-    episode,
-    train_behaviour,
-)
+from bcq.collection.behaviour import Agent, behaviour_dataset, episode, train_behaviour
 from bcq.collection.buffer import RowFile, Rows, as_rows, empty_on_device, row_type, write_in_place
 from bcq.data.bounds import TaskSpec
 from bcq.data.columns import Provenance
 from bcq.runs.directory import LOGS, Run
+from bcq.runs.recorder import Recorder
+from bcq.runs.schedules import BehaviourSchedule
 from bcq.simulation.environments import Environment, make, task_of
 from bcq.system.errors import InputError
+from bcq.system.progress import Progress
 from bcq.system.seeds import Role, derive, reset_seed
 from bcq.training import loop as training
 from bcq.training.loop import Keys, create_compiled, update_until
@@ -448,9 +446,13 @@ def test_checkpoints_are_kept_environments_closed_and_acting_and_learning_timed(
     monkeypatch.setattr(short_task.ShortTask, "__init__", create)
     monkeypatch.setattr(short_task.ShortTask, "close", close)
     advances: list[int] = []
-    monkeypatch.setattr(
-        "bcq.system.progress.Progress.advance", lambda _, steps: advances.append(steps)
-    )
+    advance = Progress.advance
+
+    def advanced(bar: Progress, steps: int) -> None:
+        advances.append(steps)
+        advance(bar, steps)
+
+    monkeypatch.setattr(Progress, "advance", advanced)
     clock = SimpleNamespace(perf_counter=count().__next__)  # a second between two looks at it
     monkeypatch.setattr(behaviour, "time", clock)
     schedule = replace(SCHEDULE, steps=STEPS, evaluate_every=100, keep="all")
@@ -513,7 +515,7 @@ def tear(directory: Path) -> None:
     [
         (behaviour, "learn", 2, False),  # no checkpoint yet
         (behaviour, "learn", 45, False),  # rows of an episode that is not learned from
-        (behaviour, "evaluate_into", 3, False),
+        (Recorder, "evaluate", 3, False),
         (Run, "save", 2, False),  # evaluated, not saved
         (Run, "save", 3, True),
     ],
@@ -634,19 +636,35 @@ def test_an_unknown_environment_leaves_no_folder(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_rows_are_on_the_disk_before_a_checkpoint_that_counts_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("evaluate_every", [100, 1])
+def test_rows_are_on_the_disk_before_a_checkpoint_that_counts_them_and_at_the_end(
+    evaluate_every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events: list[str] = []
-    for owner, name in ((RowFile, "append"), (RowFile, "sync"), (Run, "save")):
-        original = getattr(owner, name)
+    append, fsync, rename = RowFile.append, os.fsync, Path.replace
 
-        def noted(*given: Any, name: str = name, original: Any = original, **options: Any) -> Any:
-            events.append(name)
-            return original(*given, **options)
+    def appended(file: RowFile, rows: Rows) -> None:
+        events.append("appended")
+        append(file, rows)
 
-        monkeypatch.setattr(owner, name, noted)
-    train_behaviour(tmp_path / "run", CONFIG, replace(SCHEDULE, steps=STEPS))
-    saved = [place for place, event in enumerate(events) if event == "save"]
-    assert len(saved) >= 2
-    assert all(events[place - 1] == "sync" for place in saved)
+    def synced(descriptor: int) -> None:
+        if Path(f"/proc/self/fd/{descriptor}").readlink().name == "rows.bin":
+            events.append("synced")
+        fsync(descriptor)
+
+    def renamed(path: Path, target: Path) -> Path:
+        if target.name == "checkpoint.json":
+            events.append("saved")
+        return rename(path, target)
+
+    monkeypatch.setattr(RowFile, "append", appended)
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", renamed)
+    schedule = replace(SCHEDULE, steps=STEPS, evaluate_every=evaluate_every, evaluate_episodes=1)
+    train_behaviour(tmp_path / "run", CONFIG, schedule)
+    for place in [*(i for i, event in enumerate(events) if event == "saved"), len(events)]:
+        last = max(i for i, event in enumerate(events[:place]) if event == "appended")
+        assert "synced" in events[last:place]
+    assert events.count("saved") >= 2
+    within = evaluate_every == 1  # the rows of the last episode, which is not learned from
+    assert (events[-2:] == ["appended", "synced"]) == within

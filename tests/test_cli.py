@@ -26,7 +26,7 @@ from bcq.cli.application import main
 from bcq.cli.training import as_text
 from bcq.cli.verbs import beside
 from bcq.paper import reproduce
-from bcq.runs.recording import Schedule
+from bcq.runs.schedules import Schedule
 from bcq.system.errors import InterruptionError
 from conftest import ROWS, BatchFile
 
@@ -403,7 +403,7 @@ def test_a_run_is_trained_and_evaluated(
 
 def test_a_run_without_discounting_reaches_its_end(finished_run: tuple[Path, Path]) -> None:
     run = bcq.Run.open(finished_run[1])
-    assert run.config["settings"]["discount"] == 1
+    assert run.algorithm.discount == 1
     assert run.checkpoint_step() == 100
 
 

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,9 @@ from bcq.cli.application import main
 from bcq.cli.collecting import parse_seeds
 from bcq.collection import experts
 from bcq.collection import recipes as collection
-from bcq.collection.behaviour import BehaviourSchedule
 from bcq.collection.experts import find
 from bcq.data.columns import Provenance
+from bcq.runs.schedules import BehaviourSchedule
 from bcq.system.errors import InputError
 from bcq.system.seeds import Role, derive
 
@@ -91,8 +90,9 @@ def test_a_concurrent_batch_is_an_agents_life_in_order(concurrent: Path, agent: 
     )
     assert batch.episodes.tolist() == [[0, 200], [200, 250]]
     run = bcq.Run.open(agent)
-    assert run.config["settings"] == {**asdict(SMALL), "hidden_sizes": [8, 8]}
-    assert run.config["schedule"]["random_steps"] == 60
+    assert run.algorithm == SMALL
+    assert isinstance(run.config.schedule, BehaviourSchedule)
+    assert run.config.schedule.random_steps == 60
     assert run.checkpoint_step() == 200
     assert not list(concurrent.parent.glob("*.partial"))
 

@@ -18,7 +18,6 @@ import short_task
 from bcq.algorithms.learning import Acting
 from bcq.algorithms.networks import Actor
 from bcq.collection import recipes as collection
-from bcq.collection.behaviour import BehaviourSchedule
 from bcq.collection.buffer import RowFile
 from bcq.collection.experts import ActorAlone, Expert
 from bcq.collection.recipes import (
@@ -35,6 +34,7 @@ from bcq.collection.recipes import (
 )
 from bcq.data.columns import Provenance
 from bcq.data.dataset import Dataset
+from bcq.runs.schedules import BehaviourSchedule
 from bcq.simulation.environments import Environment, make, task_of
 from bcq.simulation.rollouts import lockstep
 from bcq.system import errors

@@ -299,9 +299,10 @@ def test_every_algorithm_trains_resumes_and_is_evaluated_by_the_same_commands(
     main([*command, "--out", str(whole), "--steps", "1000"])
     assert "trained for 200 updates" in capsys.readouterr().out
     run = bcq.Run.open(whole)
-    assert run.config["algorithm"] == name
-    assert run.config["schedule"]["concurrent"] is True
-    assert run.config["schedule"]["steps"] == 200
+    assert run.config.algorithm_name == name
+    assert isinstance(run.config.schedule, bcq.Schedule)
+    assert run.config.schedule.concurrent is True
+    assert run.config.schedule.steps == 200
     rows = run.read("metrics.jsonl")
     assert [row["step"] for row in rows] == [100, 200]
     assert all(len(row) > 1 and np.isfinite(list(row.values())).all() for row in rows)

@@ -6,14 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bcq.algorithms import BCConfig, BCQConfig, DDPGConfig
+from bcq.algorithms import ALGORITHMS, BCConfig, BCQConfig, DDPGConfig
 from bcq.collection.recipes import collect, random_batch
 from bcq.paper import demo
 from bcq.paper.demo import print_table, show, trained_beside
 from bcq.runs.directory import Run
-from bcq.runs.recording import Schedule, train_run
+from bcq.runs.recording import train_run
+from bcq.runs.schedules import Schedule
 from bcq.simulation.batches import load
 from bcq.system.errors import BCQError
+from run_cases import configuration
 
 PENDULUM = "Pendulum-v1"
 
@@ -89,7 +91,7 @@ def test_the_table_has_each_evaluation_the_last_three_and_the_batch(
 ) -> None:
     runs = []
     for name, level in (("bcq", 10.0), ("ddpg", -10.0)):
-        run = Run.create(tmp_path / name, {"algorithm": name})
+        run = Run.create(tmp_path / name, configuration(ALGORITHMS[name]()))
         rows = [
             {"step": 1_000 * i, "return": level * i + spread}
             for i in range(5)

@@ -11,14 +11,13 @@ import pytest
 import bcq
 from bcq.algorithms import BCConfig, BCQConfig, DDPGConfig
 from bcq.algorithms.learning import AlgorithmConfig
-from bcq.collection.behaviour import BehaviourSchedule
 from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
 from bcq.experiments import estimate as module
 from bcq.experiments.estimate import Speeds, bytes_of, estimate, longest_chain, seconds_of
 from bcq.experiments.jobs import Job, directory_name
 from bcq.experiments.kinds import Batch, Behaviour, Experts, Theory, Training
-from bcq.runs.recording import Schedule
+from bcq.runs.schedules import BehaviourSchedule, Schedule
 
 START = 8.0  # seconds until a worker has begun
 KEPT = 25_000_000  # bytes of a run directory

@@ -9,14 +9,13 @@ import pytest
 
 from bcq.algorithms import BCQConfig, EnsembleConfig, name_of
 from bcq.collection import experts
-from bcq.collection.behaviour import BehaviourSchedule
 from bcq.collection.experts import bundled
 from bcq.experiments import jobs
 from bcq.experiments.jobs import Job, directory_name, fingerprint, with_needs
 from bcq.experiments.kinds import Batch, Behaviour, Experts, Theory, Training, from_json
 from bcq.paper import EXPERIMENTS, jobs_of
 from bcq.paper.presets import PERTURBATIONS, PRESETS, ExperimentName, Plan, Preset, PresetName
-from bcq.runs.recording import Schedule
+from bcq.runs.schedules import BehaviourSchedule, Schedule
 from bcq.system.errors import InputError
 
 PAPER = PRESETS["paper"]

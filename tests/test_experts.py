@@ -2,7 +2,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import pytest
 import bcq
 import short_task
 from bcq.collection import behaviour, experts
-from bcq.collection.behaviour import BehaviourSchedule
 from bcq.collection.experts import (
     best_checkpoint,
     bundled,
@@ -23,6 +22,7 @@ from bcq.collection.experts import (
     train_experts,
 )
 from bcq.runs.directory import Run
+from bcq.runs.schedules import BehaviourSchedule
 from bcq.system.errors import InputError
 from bcq.system.seeds import Role, derive
 from short_task import AGENT, NAME, STEPS
@@ -103,7 +103,7 @@ def copied(best: Path, tmp_path: Path) -> Path:
 
 def score_of(run: Run, step: int) -> float:
     """What a checkpoint earns on the episodes that choose."""
-    seed = derive(run.config["schedule"]["seed"], Role.CHOICE)
+    seed = derive(run.config.schedule.seed, Role.CHOICE)
     return bcq.evaluate(run.policy(step), NAME, episodes=50, seed=seed).mean
 
 
@@ -170,17 +170,17 @@ def test_the_best_are_carried_on_while_their_best_checkpoint_is_of_the_last_leg(
         assert resume
         path.mkdir(parents=True, exist_ok=True)
         (path / "config.json").unlink(missing_ok=True)
-        return Run.create(path, {**run_of(folder, 0).config, "schedule": asdict(schedule)})
+        return Run.create(path, replace(run_of(folder, 0).config, schedule=schedule))
 
     def choose(run: Run) -> experts.Choice:
-        seed, steps = run.config["schedule"]["seed"], run.config["schedule"]["steps"]
+        seed, steps = run.config.schedule.seed, run.config.schedule.steps
         done = 240 if seed == 1 else 200  # 240 is just not of the last leg
         return experts.Choice(run, steps if steps < improving[seed] else done, score=seed)
 
     def steps(keep: int, longest: int, asked: int = STEPS) -> list[int]:
         schedules = [replace(schedule, steps=asked) for schedule in SCHEDULES]
         train_experts(tmp_path, schedules, keep=keep, longest=longest)
-        return [run_of(tmp_path, seed).config["schedule"]["steps"] for seed in range(3)]
+        return [run_of(tmp_path, seed).config.schedule.steps for seed in range(3)]
 
     assert experts.LEG == 100_000
     monkeypatch.setattr(experts, "LEG", 60)
@@ -229,7 +229,7 @@ def test_the_card_says_where_the_agent_comes_from(chosen: experts.Choice, best: 
     text = best.with_suffix(".json").read_text()
     card = json.loads(text)
     assert text == json.dumps(card, indent=2) + "\n"
-    config = chosen.run.config
+    config = json.loads((chosen.run.directory / "config.json").read_text())
     for name in ("algorithm", "schedule", "settings", "task", "versions", "commit", "threads"):
         assert card[name] == config[name], name
     assert card["environment"] == NAME
@@ -244,7 +244,7 @@ def test_an_expert_is_described_in_a_line_with_its_selection(
     final = expert.card["mean_return_of_the_last_ten_evaluations"]
     assert describe(expert) == (
         f"{NAME} 0: return {mean:.0f} ± {std:.0f} (std, 100 episodes); ddpg, seed "
-        f"{chosen.run.config['schedule']['seed']}, number 1 of 3, at step {chosen.step} of "
+        f"{chosen.run.config.schedule.seed}, number 1 of 3, at step {chosen.step} of "
         f"{chosen.run.checkpoint_step()}; mean return of its last ten evaluations {final:.0f}"
     )
 
@@ -271,7 +271,7 @@ def test_an_expert_is_found_by_number_file_and_run(
     monkeypatch.setattr(experts, "BUNDLED", folder / "kept")
     assert [path.stem for path in bundled(NAME)] == [f"{NAME}-0", f"{NAME}-1"]
     run, step, _ = chosen
-    seed, last = run.config["schedule"]["seed"], run.checkpoint_step()
+    seed, last = run.config.schedule.seed, run.checkpoint_step()
     for source, name, at in (
         ("0", f"expert {NAME}-0 (seed {seed}, {step} steps)", step),
         (str(best), f"expert {NAME}-0 (seed {seed}, {step} steps)", step),

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 import bcq
-from bcq.collection.behaviour import BehaviourSchedule, train_behaviour
+from bcq.collection.behaviour import train_behaviour
 from bcq.collection.recipes import collect_to, random_batch
+from bcq.runs.schedules import BehaviourSchedule
 from bcq.system import interruption
 from bcq.system.errors import InterruptionError
 from kill_and_resume import PATIENCE, SETTINGS, Workshop, differing, rows_logged

@@ -8,10 +8,13 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bcq.algorithms import ALGORITHMS
 from bcq.runs.directory import Run
 from bcq.runs.plots import learning_curves, value_curve, value_scatter
+from bcq.runs.schedules import Schedule
 from bcq.simulation.values import Values
 from bcq.system.colours import BATCH_COLOUR, COLOURS
+from run_cases import configuration
 
 Lines = dict[str, tuple[list[float], list[float]]]
 
@@ -57,12 +60,13 @@ def legend_of(axes: Axes) -> list[str]:
 
 
 def make_run(directory: Path, algorithm: str = "bcq", mean_return: float | None = 40.0) -> Run:
-    config = {
-        "algorithm": algorithm,
-        "settings": {"discount": 0.9, "target_rate": 0.5},
-        "schedule": {"env": "Task-v0", "steps": 200},
-        "dataset": {"mean_return": mean_return, "transitions": 1234},
-    }
+    settings = {"discount": 0.9, "target_rate": 0.5}
+    config = configuration(
+        ALGORITHMS[algorithm](**settings),
+        schedule=Schedule(env="Task-v0", steps=200),
+        transitions=1234,
+        mean_return=mean_return,
+    )
     run = Run.create(directory, config)
     returns = {0: (1.0, 3.0), 100: (10.0, 30.0), 200: (50.0, 50.0)}
     run.append(

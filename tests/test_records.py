@@ -16,7 +16,6 @@ import pytest
 import bcq
 import short_task
 from bcq.algorithms import DDPGConfig, EnsembleConfig
-from bcq.collection.behaviour import BehaviourSchedule
 from bcq.data.bounds import ActionBounds
 from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
@@ -33,7 +32,7 @@ from bcq.experiments.records import (
     write_records,
 )
 from bcq.paper.presets import ExperimentName
-from bcq.runs.recording import Schedule
+from bcq.runs.schedules import BehaviourSchedule, Schedule
 from bcq.training.loop import create
 from short_task import AGENT, NAME, STEPS
 

@@ -30,13 +30,16 @@ from bcq.algorithms.learning import Algorithm, AlgorithmConfig, Metrics, Minibat
 from bcq.data.bounds import ActionBounds
 from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
-from bcq.runs import origin, recording
+from bcq.runs import origin, recorder, recording
+from bcq.runs.configuration import Continuation, LoggedBatch
 from bcq.runs.directory import Run, last_step
-from bcq.runs.recording import Schedule, train_run
+from bcq.runs.recording import train_run
+from bcq.runs.schedules import Schedule
 from bcq.system import progress
 from bcq.system.errors import DivergenceError, InputError
 from bcq.system.files import locked, write_text
 from bcq.training import loop as training
+from run_cases import configuration
 
 NEVER = 1_000_000
 LOGS = ("metrics.jsonl", "episodes.jsonl", "values.jsonl", "timing.jsonl")
@@ -134,10 +137,10 @@ def test_going_on_with_other_threads_is_said_and_recorded(
         monkeypatch.setattr(origin, "threads", lambda: threads)
         schedule = replace(SCHEDULE, steps=steps)
         run = train_run(tmp_path, CounterConfig(), schedule, batch(), resume=True)
-        assert Run.open(tmp_path).config == run.config
+        assert Run.open(tmp_path).config.as_json() == run.config.as_json()
         return [
-            {name: each[name] for name in ("step", "threads")}
-            for each in run.config.get("continuations", [])
+            {"step": each.step, "threads": each.origin.threads or 0}
+            for each in run.config.continuations
         ]
 
     assert go_on(2, 200) == []
@@ -170,8 +173,11 @@ def test_a_run_begun_elsewhere_and_killed_before_a_checkpoint_starts_again(
     run = train_run(tmp_path / "run", CounterConfig(), schedule, batch(), resume=True)
     for log in ("metrics.jsonl", "episodes.jsonl"):
         assert run.read(log) == whole.read(log)
-    now = {name: whole.config[name] for name in ("versions", "commit", "device", "threads")}
-    assert run.config["continuations"] == [{"step": 0, **now}]
+    assert run.config.continuations == (Continuation(0, whole.config.origin),)
+    stored = json.loads((tmp_path / "run" / "config.json").read_text())
+    now = {name: stored[name] for name in ("versions", "commit", "device")}
+    threads = whole.config.origin.threads
+    assert stored["continuations"] == [{"step": 0, **now, "threads": threads}]
 
 
 def test_going_on_with_a_package_that_was_not_there_is_said(
@@ -186,7 +192,7 @@ def test_going_on_with_a_package_that_was_not_there_is_said(
     run = train_run(tmp_path, CounterConfig(), longer, batch(), resume=True)
     expected = f"continues with versions.mujoco = {version('mujoco')}, not None: "
     assert expected in capsys.readouterr().err
-    assert [each["step"] for each in run.config["continuations"]] == [400]
+    assert [each.step for each in run.config.continuations] == [400]
 
 
 # What config.json holds
@@ -217,7 +223,13 @@ def test_config_holds_everything_the_run_depends_on(tmp_path: Path) -> None:
 
 
 def test_a_batch_without_a_complete_episode_has_no_mean_return() -> None:
-    assert recording.settings_of(TINY, SCHEDULE, batch(19))["dataset"]["mean_return"] is None
+    assert recording.configuration_of(TINY, SCHEDULE, batch(19)).dataset == LoggedBatch(
+        fingerprint=batch(19).fingerprint,
+        transitions=19,
+        episodes=1,
+        mean_return=None,
+        provenance=batch(19).provenance,
+    )
 
 
 def test_files_for_people_have_a_line_for_each_setting(tmp_path: Path) -> None:
@@ -284,15 +296,15 @@ def test_config_names_the_commit_of_the_checkout(tmp_path: Path) -> None:
         check=False,
     )
     if head.returncode:
-        assert run.config["commit"] is None
+        assert run.config.origin.commit is None
     else:
-        assert run.config["commit"].removesuffix("-dirty") == head.stdout.strip()
+        assert (run.config.origin.commit or "").removesuffix("-dirty") == head.stdout.strip()
 
 
 def test_settings_come_back_as_they_were(tmp_path: Path) -> None:
     config = replace(TINY, discount=0.3, hidden_sizes=(4, 5))
     data = batch()
-    Run.create(tmp_path, recording.settings_of(config, SCHEDULE, data))
+    Run.create(tmp_path, recording.configuration_of(config, SCHEDULE, data))
     run = Run.open(tmp_path)
     assert run.algorithm == config
     assert run.task.observation_size == 3
@@ -312,7 +324,7 @@ def learner() -> Algorithm:
 def test_a_loaded_learner_equals_the_saved_one_in_every_bit(
     tmp_path: Path, learner: Algorithm
 ) -> None:
-    run = Run.create(tmp_path, recording.settings_of(TINY, SCHEDULE, batch()))
+    run = Run.create(tmp_path, recording.configuration_of(TINY, SCHEDULE, batch()))
     run.save(130, learner)
     loaded_step, again = loaded(run)
     assert loaded_step == 130
@@ -326,7 +338,7 @@ def test_a_loaded_learner_equals_the_saved_one_in_every_bit(
 
 def test_a_loaded_policy_acts_as_the_saved_one(tmp_path: Path, learner: Algorithm) -> None:
     data = batch()
-    Run.create(tmp_path, recording.settings_of(TINY, SCHEDULE, data)).save(130, learner)
+    Run.create(tmp_path, recording.configuration_of(TINY, SCHEDULE, data)).save(130, learner)
     actions = bcq.Policy(learner, data.task).act(data.observations, seed=3, step=5)
     again = Run.open(tmp_path).policy().act(data.observations, seed=3, step=5)
     assert again.tobytes() == actions.tobytes()
@@ -403,7 +415,7 @@ def test_a_checkpoint_saved_again_is_listed_once(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_checkpoint_has_no_policy_yet(tmp_path: Path) -> None:
-    run = Run.create(tmp_path, recording.settings_of(TINY, SCHEDULE, batch()))
+    run = Run.create(tmp_path, recording.configuration_of(TINY, SCHEDULE, batch()))
     assert run.load() is None
     assert run.checkpoint_step() is None
     with pytest.raises(InputError, match="has no checkpoint yet"):
@@ -596,8 +608,8 @@ def test_a_checkpoint_that_lacks_an_array_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("other", [replace(TINY, hidden_sizes=(6,)), CounterConfig()])
 def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path, other: AlgorithmConfig) -> None:
     data = batch()
-    ours = Run.create(tmp_path / "ours", recording.settings_of(TINY, SCHEDULE, data))
-    theirs = Run.create(tmp_path / "theirs", recording.settings_of(other, SCHEDULE, data))
+    ours = Run.create(tmp_path / "ours", recording.configuration_of(TINY, SCHEDULE, data))
+    theirs = Run.create(tmp_path / "theirs", recording.configuration_of(other, SCHEDULE, data))
     theirs.save(0, training.create(other, data, seed=0))
     for name in ("checkpoint.json", "step-0.safetensors"):
         (theirs.directory / name).rename(ours.directory / name)
@@ -697,7 +709,7 @@ def test_what_a_checkpoint_builds_on_is_on_the_disk_before_it(
 def test_a_log_that_is_being_cut_back_is_the_old_one_or_the_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
-    run = Run.create(tmp_path / "run", {})
+    run = Run.create(tmp_path / "run", configuration())
     run.append("metrics.jsonl", [{"step": step} for step in (100, 200, 300)])
     before = contents(run.directory)
     real = os.fsync
@@ -749,7 +761,7 @@ def test_what_a_killed_process_left_is_removed_on_resume(tmp_path: Path) -> None
 
 
 def test_cut_back_removes_later_rows_and_a_torn_line(tmp_path: Path) -> None:
-    run = Run.create(tmp_path, {})
+    run = Run.create(tmp_path, configuration())
     for log in LOGS:
         run.append(log, [{"step": step, "x": step / 3} for step in (0, 100, 200, 300)])
         with (tmp_path / log).open("a") as file:
@@ -762,7 +774,7 @@ def test_cut_back_removes_later_rows_and_a_torn_line(tmp_path: Path) -> None:
 
 
 def test_cut_back_before_the_first_step_empties_the_logs(tmp_path: Path) -> None:
-    run = Run.create(tmp_path, {})
+    run = Run.create(tmp_path, configuration())
     run.append("episodes.jsonl", [{"step": 0}])
     run.cut_back(-1)
     assert (tmp_path / "episodes.jsonl").read_text() == ""
@@ -791,7 +803,7 @@ def test_the_last_step_of_a_log_is_that_of_its_last_whole_row(tmp_path: Path) ->
 
 
 def test_a_place_that_is_gone_is_named(tmp_path: Path) -> None:
-    run = Run(tmp_path / "gone", {})
+    run = Run(tmp_path / "gone", configuration())
     with pytest.raises(InputError, match=r"cannot write .*gone/metrics\.jsonl: No such file"):
         run.append("metrics.jsonl", [{"step": 1}])
     refused = pytest.raises(InputError, match=r"cannot write .*gone/\.lock: No such file")
@@ -849,7 +861,7 @@ def test_timing_is_of_the_updates_since_the_last_row(
     clock = count(step=0.12342)  # between two looks at it
     watch = SimpleNamespace(perf_counter=clock.__next__)
     monkeypatch.setattr("bcq.runs.recording.time", watch)
-    monkeypatch.setattr("bcq.runs.recording.evaluate_into", lambda *_: next(clock))
+    monkeypatch.setattr("bcq.runs.recorder.Recorder.evaluate", lambda *_: next(clock))
     run = trained(tmp_path)
     assert run.read("timing.jsonl") == [
         {"step": step, "seconds": 0.1234} for step in (100, 200, 300, 400)
@@ -860,7 +872,7 @@ def test_timing_is_of_the_updates_since_the_last_row(
 def test_append_refuses_what_json_cannot_hold_and_writes_none_of_it(
     tmp_path: Path, value: float
 ) -> None:
-    run = Run.create(tmp_path, {})
+    run = Run.create(tmp_path, configuration())
     run.append("metrics.jsonl", [{"step": 1}])
     with pytest.raises(ValueError, match="JSON"):
         run.append("metrics.jsonl", [{"step": 2}, {"step": 3, "loss": value}])
@@ -963,11 +975,11 @@ def test_the_last_finite_estimate_is_told_and_a_resumed_run_tells_its_own(
 
 def test_one_number_that_is_not_finite_is_found_in_its_array() -> None:
     learner = training.create(TINY, batch(), seed=0)
-    assert recording.are_finite(learner).all()
+    assert recorder.are_finite(learner).all()
     leaves, structure = jax.tree.flatten(learner)
     place = next(i for i, leaf in enumerate(leaves) if leaf.ndim == 2)
     leaves[place] = leaves[place].at[0, 1].set(jnp.nan)
-    answers = recording.are_finite(jax.tree.unflatten(structure, leaves))
+    answers = recorder.are_finite(jax.tree.unflatten(structure, leaves))
     assert np.flatnonzero(~np.asarray(answers)).tolist() == [place]
 
 

@@ -16,13 +16,14 @@ import bcq
 import short_task
 from bcq.algorithms import ALGORITHMS
 from bcq.algorithms.learning import Algorithm, Metrics, Minibatch
-from bcq.collection import behaviour
-from bcq.collection.behaviour import BehaviourSchedule, behaviour_dataset, train_behaviour
+from bcq.collection.behaviour import behaviour_dataset, train_behaviour
 from bcq.collection.experts import Expert
 from bcq.collection.recipes import collect, imitation, imperfect, random_batch
 from bcq.data.dataset import Dataset
 from bcq.runs.arrays import named_arrays
 from bcq.runs.directory import Run, returns_by_step
+from bcq.runs.recorder import Recorder
+from bcq.runs.schedules import BehaviourSchedule
 from bcq.runs.values import values_by_step
 from bcq.system.seeds import Role, derive, exploration, reset_seed
 from bcq.training import loop as training
@@ -50,7 +51,7 @@ def batch_of(recipe: str, agent: Run) -> Dataset:
     """A batch that the agent had a part in, with the agent's own seed."""
     if recipe in ("final-buffer", "concurrent"):
         return behaviour_dataset(agent, recipe)
-    expert = Expert("agent", NAME, agent.policy(), agent.config)
+    expert = Expert("agent", NAME, agent.policy(), agent.config.as_json())
     make = {"imitation": imitation, "imperfect": imperfect}[recipe]
     return collect(make(expert, transitions=150, seed=SEED))
 
@@ -106,11 +107,11 @@ def test_an_agent_starts_from_its_own_streams(
 ) -> None:
     started: list[Algorithm] = []
 
-    def stop(run: Run, step: int, learner: Algorithm, *_: Any) -> None:
+    def stop(recorder: Recorder, step: int, learner: Algorithm) -> None:
         started.append(learner)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(behaviour, "evaluate_into", stop)
+    monkeypatch.setattr(Recorder, "evaluate", stop)
     with pytest.raises(KeyboardInterrupt):
         train_behaviour(tmp_path / "run", AGENT, BehaviourSchedule(env=NAME, steps=STEPS))
     ours, theirs = named_arrays(started[0]), named_arrays(first_weights_of_agent())

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from bcq.data.saving import save
     from bcq.judging.meter import Meter, extrapolation_meter
     from bcq.runs.directory import Run
-    from bcq.runs.recording import Schedule, train_run
+    from bcq.runs.recording import train_run
+    from bcq.runs.schedules import Schedule
     from bcq.simulation.batches import load
     from bcq.simulation.evaluation import Evaluation, evaluate
     from bcq.simulation.values import Values, measure_values
@@ -51,7 +52,8 @@ PLACES = {
     "bcq.judging.meter": ("Meter", "extrapolation_meter"),
     "bcq.training.policy": ("Policy",),
     "bcq.runs.directory": ("Run",),
-    "bcq.runs.recording": ("Schedule", "train_run"),
+    "bcq.runs.recording": ("train_run",),
+    "bcq.runs.schedules": ("Schedule",),
     "bcq.training.loop": ("train",),
     "bcq.simulation.values": ("Values", "measure_values"),
 }

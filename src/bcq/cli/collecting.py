@@ -7,7 +7,6 @@ from typing import ClassVar
 from tyro.extras import SubcommandApp
 
 from bcq.cli.verbs import CONTINUES, Verb
-from bcq.collection.behaviour import BehaviourSchedule
 from bcq.collection.experts import bundled, describe, find, read_expert, train_experts
 from bcq.collection.recipes import (
     collect_behaviour_to,
@@ -17,7 +16,7 @@ from bcq.collection.recipes import (
     random_batch,
 )
 from bcq.data.dataset import Dataset
-from bcq.runs.directory import Keep
+from bcq.runs.schedules import BehaviourSchedule, Keep
 from bcq.system.errors import InputError
 
 

@@ -16,8 +16,10 @@ from bcq.data.dataset import Dataset
 from bcq.data.doctor.examination import examine
 from bcq.data.opening import open_batch
 from bcq.judging.meter import extrapolation_meter
+from bcq.runs.configuration import LoggedBatch
 from bcq.runs.directory import Run
-from bcq.runs.recording import Schedule, train_run
+from bcq.runs.recording import train_run
+from bcq.runs.schedules import Schedule
 from bcq.runs.values import measure_run
 from bcq.simulation.environments import require_registered
 from bcq.simulation.evaluation import evaluate
@@ -107,12 +109,12 @@ class Evaluate(Verb):
 
     def environment(self, run: Run) -> str:
         """The one given, or the one that the run or its data names."""
-        env = self.env or run.config["schedule"]["env"] or run.config["dataset"]["environment"]
+        env = self.env or run.config.environment
         if env is None:
             raise InputError("this run does not name an environment; give one with --env")
         if self.env is None:
             require_registered(env)
-        return str(env)
+        return env
 
     def against_the_batch(self, run: Run) -> None:
         """Prints true values, the extrapolation meter, or both."""
@@ -120,9 +122,10 @@ class Evaluate(Verb):
             raise InputError(
                 "--values and --meter need --data, the batch that the run was trained on"
             )
-        options = self.reading.options(run.config["schedule"]["env"])
+        options = self.reading.options(run.config.schedule.env)
         dataset = Dataset.from_checked(open_batch(self.data, options))
-        if dataset.fingerprint != run.config["dataset"].get("fingerprint"):
+        batch = run.config.dataset
+        if not isinstance(batch, LoggedBatch) or dataset.fingerprint != batch.fingerprint:
             raise InputError(f"{self.data}: is not the batch that {self.run} was trained on")
         figures: dict[str, object] = {"step": run.checkpoint_step(), "seed": self.seed}
         if self.values:
@@ -130,7 +133,7 @@ class Evaluate(Verb):
 
             values = measure_run(run, dataset, self.environment(run), seed=self.seed)
             picture = run.directory / f"values-at-{run.checkpoint_step()}-seed{self.seed}.png"
-            plots.value_scatter(values, f"{run.config['algorithm'].upper()}", picture)
+            plots.value_scatter(values, run.config.algorithm_name.upper(), picture)
             figures |= {**values.summary(), "picture": str(picture)}
         if self.meter:
             figures |= extrapolation_meter(run.policy(), dataset, seed=self.seed).summary()

@@ -6,7 +6,7 @@ in order: `rows.bin`.
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import cast
@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bcq.algorithms import DDPG, DDPGConfig, name_of
-from bcq.algorithms.learning import Minibatch, check_settings
+from bcq.algorithms import DDPG, DDPGConfig
+from bcq.algorithms.learning import Minibatch
 from bcq.algorithms.networks import Actor
 from bcq.collection.buffer import (
     RowFile,
@@ -31,51 +31,19 @@ from bcq.collection.buffer import (
 from bcq.data.bounds import TaskSpec
 from bcq.data.columns import Floats, Provenance
 from bcq.data.dataset import Dataset
-from bcq.runs.directory import Keep, Run, last_step, require_keep
-from bcq.runs.origin import surroundings
-from bcq.runs.recording import evaluate_into, open_run, stop_if_not_finite
+from bcq.runs.configuration import OwnExperience, RunConfiguration
+from bcq.runs.directory import ROWS, Run
+from bcq.runs.origin import Origin
+from bcq.runs.recorder import Recorder, open_run
+from bcq.runs.schedules import BehaviourSchedule
 from bcq.simulation.environments import Environment, make, task_of
 from bcq.simulation.rollouts import Step, lockstep
 from bcq.system import interruption
-from bcq.system.errors import InterruptionError, require_seed
-from bcq.system.files import Row, locked, make_directory
+from bcq.system.errors import InputError
+from bcq.system.files import locked, make_directory
 from bcq.system.progress import Progress
 from bcq.system.seeds import Role, derive, exploration, reset_seed
-from bcq.training.loop import ESTIMATE_EVERY, Keys, create_compiled, update_until, value_estimate
-
-
-@dataclass(frozen=True, kw_only=True)
-class BehaviourSchedule:
-    """Exploration and length of a behavioural agent; the defaults are those of the paper."""
-
-    env: str
-    """Gymnasium environment to learn in"""
-    steps: int = 1_000_000
-    """number of time steps to explore"""
-    seed: int = 0
-    """seed of all random numbers: weights, episodes, exploration, minibatches, evaluation"""
-    noise: float = 0.1
-    """standard deviation of the exploration noise, in half-widths of the action range"""
-    random_steps: int | None = None
-    """number of uniformly random actions at the start; if not given, 1,000 (HalfCheetah: 10,000)"""
-    evaluate_every: int = 5_000
-    """number of time steps between two evaluations; each is made at the next end of an episode"""
-    evaluate_episodes: int = 10
-    """number of episodes per evaluation"""
-    keep: Keep = 1
-    """number of checkpoints to keep (the newest); each evaluation makes one"""
-
-    def __post_init__(self) -> None:
-        if self.random_steps is None:
-            warm_up = 10_000 if self.env.startswith("HalfCheetah") else 1_000
-            object.__setattr__(self, "random_steps", warm_up)
-        check_settings(
-            self,
-            at_least_one=("steps", "evaluate_every", "evaluate_episodes"),
-            not_negative=("noise", "random_steps"),
-        )
-        require_keep(self.keep)
-        require_seed(self.seed)
+from bcq.training.loop import ESTIMATE_EVERY, Keys, create_compiled, updates
 
 
 @dataclass
@@ -96,8 +64,8 @@ def train_behaviour(
     environment.reset(seed=0)
     make_directory(directory)
     with locked(directory):
-        settings = settings_of(config, schedule, task_of(environment))
-        run = open_run(directory, settings, resume=resume)
+        configuration = configuration_of(config, schedule, task_of(environment))
+        run = open_run(directory, configuration, resume=resume)
         with interruption.deferred():
             continue_behaviour(run, config, schedule, environment)
     environment.close()
@@ -106,42 +74,51 @@ def train_behaviour(
 
 def behaviour_dataset(run: Run, recipe: str, *, first: int | None = None) -> Dataset:
     """The first transitions of a behavioural agent's life, all unless told, in order."""
-    schedule = BehaviourSchedule(**run.config["schedule"])
+    schedule = schedule_of(run)
     environment = make(schedule.env)
     environment.reset(seed=0)
-    rows = RowFile(run.directory / "rows.bin", row_type(environment)).read()[:first]
+    rows = RowFile(run.directory / ROWS, row_type(environment)).read()[:first]
     provenance = Provenance(
         environment=schedule.env,
         recipe=recipe,
         behaviour=f"DDPG learning, noise {schedule.noise:g}",
         seed=schedule.seed,
-        version=run.config["versions"]["bcq"],
+        version=run.config.origin.versions["bcq"],
     )
     return as_dataset(rows, run.task.bounds, provenance, str(run.directory))
 
 
-def settings_of(config: DDPGConfig, schedule: BehaviourSchedule, task: TaskSpec) -> Row:
-    """Everything a behavioural agent depends on, as it stands in its config.json."""
-    return {
-        "algorithm": name_of(config),
-        "settings": asdict(config),
-        "schedule": asdict(schedule),
-        "dataset": {"recipe": "online", "environment": schedule.env},
-        "task": task.as_json(),
-        **surroundings(),
-    }
+def schedule_of(run: Run) -> BehaviourSchedule:
+    """The schedule of a behavioural agent; other runs are refused."""
+    if not isinstance(run.config.schedule, BehaviourSchedule):
+        raise InputError(f"{run.directory}: is not the run of an agent that learned online")
+    return run.config.schedule
+
+
+def configuration_of(
+    config: DDPGConfig, schedule: BehaviourSchedule, task: TaskSpec
+) -> RunConfiguration:
+    """Everything that a behavioural agent depends on."""
+    return RunConfiguration(
+        algorithm=config,
+        schedule=schedule,
+        dataset=OwnExperience(schedule.env),
+        task=task,
+        origin=Origin.of_this_process(),
+    )
 
 
 def continue_behaviour(
     run: Run, config: DDPGConfig, schedule: BehaviourSchedule, environment: Environment
 ) -> None:
     """Lives from the newest checkpoint, or from the beginning, to the end of the schedule."""
-    log = RowFile(run.directory / "rows.bin", row_type(environment))
+    log = RowFile(run.directory / ROWS, row_type(environment))
     keys = Keys.of(derive(schedule.seed, Role.AGENT))
     agent = restored(run, config, schedule, log, keys)
     with Progress("exploring", schedule.steps, "step", done=agent.steps) as bar:
+        recorder = Recorder(run, schedule, bar)
         if run.checkpoint_step() is None:
-            evaluate_into(run, 0, agent.learner, schedule, bar)
+            recorder.evaluate(0, agent.learner)
         while agent.steps < schedule.steps:
             start = time.perf_counter()
             rows = as_rows(episode(environment, agent, schedule), log.kind)
@@ -150,27 +127,15 @@ def continue_behaviour(
                 break  # the schedule ends within an episode: it is kept, and not learned from
             acted = time.perf_counter()
             before = agent.steps
-            learn(run, agent, rows, keys)
+            learn(recorder, agent, rows, keys)
             seconds = {"acting": acted - start, "learning": time.perf_counter() - acted}
             run.append("timing.jsonl", [{"step": agent.steps, **seconds}])
-            bar.advance(agent.steps - before)
             due = agent.steps // schedule.evaluate_every > before // schedule.evaluate_every
-            stopping = interruption.requested() and agent.steps < schedule.steps
             if due:
-                evaluate_into(run, agent.steps, agent.learner, schedule, bar)
-            if due or stopping:
-                log.sync()
-                run.save(agent.steps, agent.learner, keep=schedule.keep, passing=not due)
-            if stopping:
-                raise InterruptionError(
-                    f"step {agent.steps:,} of {schedule.steps:,} is saved in {run.directory}"
-                )
+                recorder.evaluate(agent.steps, agent.learner)
+            recorder.checkpoint(agent.steps, agent.learner, due=due)
         log.sync()
-        if last_step(run.directory / "episodes.jsonl") != agent.steps:
-            evaluate_into(run, agent.steps, agent.learner, schedule, bar)
-        pointer = run.pointer()
-        if pointer is None or pointer["step"] != agent.steps or pointer.get("passing"):
-            run.save(agent.steps, agent.learner, keep=schedule.keep)
+        recorder.finish(agent.steps, agent.learner)
 
 
 def restored(
@@ -178,10 +143,7 @@ def restored(
 ) -> Agent:
     """The agent at the newest checkpoint, or a new one."""
     task = run.task
-    checkpoint = run.load()
-    run.remove_leftovers()
-    run.cut_back(-1 if checkpoint is None else checkpoint[0])
-    steps, learner = checkpoint or (
+    steps, learner = run.rewind() or (
         0,
         create_compiled(config, task.observation_size, task.action_size, keys.creation),
     )
@@ -221,27 +183,19 @@ def act(actor: Actor, observations: Array) -> Array:
     return actor(observations)
 
 
-def learn(run: Run, agent: Agent, rows: Rows, keys: Keys) -> None:
+def learn(recorder: Recorder, agent: Agent, rows: Rows, keys: Keys) -> None:
     """One update for each row of an episode that has ended, from all rows so far."""
-    agent.buffer = write_to_device(agent.buffer, rows, agent.steps, run.task.bounds)
-    windows = jnp.array([agent.steps + len(rows)])
-    while agent.steps < windows[0]:
-        stop = min(agent.steps - agent.steps % ESTIMATE_EVERY + ESTIMATE_EVERY, int(windows[0]))
-        learner, totals = update_until(
-            agent.learner,
-            agent.buffer,
-            windows,
-            keys.updates,
-            agent.steps,
-            stop,
-            agent.learner.config.batch_size,
-        )
-        metrics = {name: float(total) / (stop - agent.steps) for name, total in totals.items()}
-        agent.learner, agent.steps = cast(DDPG, learner), stop
-        if stop % ESTIMATE_EVERY == 0:
-            key = jax.random.fold_in(keys.estimates, stop)
-            estimate = value_estimate(agent.learner, agent.buffer, windows[0], key)
-            metrics["value_estimate"] = float(estimate)
-        stop_if_not_finite(run, stop, agent.learner, metrics)
-        run.append("metrics.jsonl", [{"step": stop, "episode": agent.episodes, **metrics}])
+    agent.buffer = write_to_device(agent.buffer, rows, agent.steps, recorder.run.task.bounds)
+    end = agent.steps + len(rows)
+    for step, learner, metrics in updates(
+        (agent.steps, agent.learner),
+        agent.buffer,
+        jnp.array([end]),
+        keys,
+        until=end,
+        every=ESTIMATE_EVERY,
+        rows=agent.learner.config.batch_size,
+    ):
+        agent.learner, agent.steps = cast(DDPG, learner), step
+        recorder.log(step, learner, metrics, episode=agent.episodes)
     agent.episodes += 1

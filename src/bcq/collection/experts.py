@@ -16,10 +16,11 @@ from safetensors import SafetensorError
 
 from bcq.algorithms import DDPG, DDPGConfig
 from bcq.algorithms.networks import Actor
-from bcq.collection.behaviour import BehaviourSchedule, train_behaviour
+from bcq.collection.behaviour import schedule_of, train_behaviour
 from bcq.data.bounds import TaskSpec
 from bcq.runs.arrays import named_arrays, with_arrays
 from bcq.runs.directory import Run, returns_by_step
+from bcq.runs.schedules import BehaviourSchedule
 from bcq.simulation.evaluation import evaluate
 from bcq.system.errors import InputError
 from bcq.system.files import Row, make_directory, read_json, replacing, require_regular, write_text
@@ -80,10 +81,9 @@ def of_run(directory: Path, environment: str) -> Expert:
     """The policy of a run, as an expert."""
     run = Run.open(directory)
     policy = run.policy()
-    known = run.config["schedule"].get("env") or run.config["dataset"].get("environment")
     digest = hashlib.sha256(safetensors.numpy.save(named_arrays(policy.learner))).hexdigest()
-    name = f"{run.config['algorithm']} at step {run.checkpoint_step()} ({digest[:12]})"
-    return Expert(name, known or environment, policy, run.config)
+    name = f"{run.config.algorithm_name} at step {run.checkpoint_step()} ({digest[:12]})"
+    return Expert(name, run.config.environment or environment, policy, run.config.as_json())
 
 
 def read_expert(path: str | Path) -> Expert:
@@ -144,13 +144,13 @@ def train_experts(
     def trained(schedule: BehaviourSchedule) -> Run:
         name = f"{schedule.env}-seed{schedule.seed}"
         if (directory / name / "config.json").exists():  # perhaps carried on already
-            steps = Run.open(directory / name).config["schedule"]["steps"]
+            steps = Run.open(directory / name).config.schedule.steps
             schedule = replace(schedule, steps=max(steps, schedule.steps))
         return train_behaviour(directory / name, DDPGConfig(), schedule, resume=True)
 
     choices = ranked([trained(schedule) for schedule in schedules])
     for i in range(min(keep, len(choices))):
-        schedule = BehaviourSchedule(**choices[i].run.config["schedule"])
+        schedule = schedule_of(choices[i].run)
         while choices[i].step > schedule.steps - LEG and schedule.steps < longest:
             schedule = replace(schedule, steps=min(schedule.steps + LEG, longest))
             choices[i] = best_checkpoint(trained(schedule))
@@ -172,10 +172,10 @@ def best_checkpoint(run: Run) -> Choice:
     evaluations = returns_by_step(run)
     kept = [one["step"] for one in run.checkpoints()]
     favoured = sorted(kept, key=lambda step: np.mean(evaluations[step]), reverse=True)[:SHORTLIST]
-    schedule = run.config["schedule"]
-    seed = derive(schedule["seed"], Role.CHOICE)
+    schedule = schedule_of(run)
+    seed = derive(schedule.seed, Role.CHOICE)
     scores = {
-        step: evaluate(run.policy(step), schedule["env"], episodes=CHOICE_EPISODES, seed=seed).mean
+        step: evaluate(run.policy(step), schedule.env, episodes=CHOICE_EPISODES, seed=seed).mean
         for step in favoured
     }
     step = max(scores, key=lambda step: scores[step])
@@ -187,7 +187,7 @@ def write_best(choices: Sequence[Choice], kept: Path, *, keep: int) -> list[Path
     choices = sorted(choices, key=lambda choice: choice.score, reverse=True)
     ranking = [
         {
-            "seed": run.config["schedule"]["seed"],
+            "seed": run.config.schedule.seed,
             "steps": step,
             "score": score,
             "trained_steps": run.checkpoint_step(),
@@ -197,7 +197,7 @@ def write_best(choices: Sequence[Choice], kept: Path, *, keep: int) -> list[Path
         for i, (run, step, score) in enumerate(choices)
     ]
     make_directory(kept)
-    environment = choices[0].run.config["schedule"]["env"]
+    environment = schedule_of(choices[0].run).env
     write_text(kept / f"{environment}-ranking.json", json.dumps(ranking, indent=2) + "\n")
     return [
         write_expert(choice, kept / f"{environment}-{rank}.safetensors", rank, ranking)
@@ -217,12 +217,12 @@ def write_expert(choice: Choice, path: Path, rank: int, ranking: list[Row]) -> P
     policy = run.policy(step)
     assert isinstance(policy.learner, DDPG)
     alone = ActorAlone(policy.learner.actor.model)
-    schedule = run.config["schedule"]
-    test = evaluate(Policy(alone, run.task), schedule["env"], episodes=CARD_EPISODES, seed=rank)
+    schedule, stored = schedule_of(run), run.config.as_json()
+    test = evaluate(Policy(alone, run.task), schedule.env, episodes=CARD_EPISODES, seed=rank)
     card: dict[str, Any] = {
-        "environment": schedule["env"],
-        "algorithm": run.config["algorithm"],
-        "seed": schedule["seed"],
+        "environment": schedule.env,
+        "algorithm": stored["algorithm"],
+        "seed": schedule.seed,
         "steps": step,
         "rank": rank,
         "ranking": ranking,
@@ -230,13 +230,11 @@ def write_expert(choice: Choice, path: Path, rank: int, ranking: list[Row]) -> P
         "mean_return_of_the_last_ten_evaluations": last_ten(run),
         f"mean_return_of_{CARD_EPISODES}_fresh_episodes": test.mean,
         f"std_return_of_{CARD_EPISODES}_fresh_episodes": test.std,
-        "hidden_sizes": run.config["settings"]["hidden_sizes"],
-        "task": run.config["task"],
-        "schedule": schedule,
-        "settings": run.config["settings"],
-        "versions": run.config["versions"],
-        "commit": run.config["commit"],
-        "threads": run.config["threads"],
+        "hidden_sizes": stored["settings"]["hidden_sizes"],
+        **{
+            name: stored[name]
+            for name in ("task", "schedule", "settings", "versions", "commit", "threads")
+        },
     }
     write_text(path.with_suffix(".json"), json.dumps(card, indent=2) + "\n")
     with replacing(path) as temporary:

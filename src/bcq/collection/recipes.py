@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from bcq.algorithms import DDPGConfig
 from bcq.algorithms.learning import check_settings
-from bcq.collection.behaviour import BehaviourSchedule, behaviour_dataset, train_behaviour
+from bcq.collection.behaviour import behaviour_dataset, train_behaviour
 from bcq.collection.buffer import RowFile, as_dataset, as_rows, row_type
 from bcq.collection.experts import Expert
 from bcq.data.bounds import ActionBounds
 from bcq.data.columns import Floats, Provenance
 from bcq.data.dataset import Dataset
 from bcq.data.saving import require_new, save
+from bcq.runs.schedules import BehaviourSchedule
 from bcq.simulation.environments import Environment, make, task_of
 from bcq.simulation.rollouts import Step, lockstep
 from bcq.system import interruption

@@ -10,11 +10,12 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Protocol
 
-from bcq.runs.origin import surroundings
+from bcq.runs.origin import Origin
 from bcq.system.errors import DivergenceError
 from bcq.system.files import Row, make_directory, write_text
 
@@ -100,5 +101,5 @@ def perform(job: Job, folder: Path) -> None:
     start = time.perf_counter()
     with suppress(DivergenceError):  # a result, which the run's divergence.json tells
         job.perform(folder)
-    notes = {"seconds": round(time.perf_counter() - start, 1), **surroundings()}
+    notes = {"seconds": round(time.perf_counter() - start, 1), **asdict(Origin.of_this_process())}
     write_text(directory / "done.json", json.dumps(notes, indent=2) + "\n")

@@ -10,15 +10,17 @@ from typing import Any, ClassVar
 
 from bcq.algorithms import ALGORITHMS, DDPGConfig, name_of
 from bcq.algorithms.learning import AlgorithmConfig
-from bcq.collection.behaviour import BehaviourSchedule, behaviour_dataset, train_behaviour
+from bcq.collection.behaviour import behaviour_dataset, train_behaviour
 from bcq.collection.experts import Expert, bundled, find, keep_best, read_expert
 from bcq.collection.recipes import Recipe, collect_to, imitation, imperfect, random_batch
 from bcq.data.dataset import Dataset
 from bcq.data.saving import save
 from bcq.experiments.jobs import Job, directory_name
 from bcq.experiments.measures import final_measures
+from bcq.runs.configuration import mean_return
 from bcq.runs.directory import Run, last_step
-from bcq.runs.recording import Schedule, mean_return, train_run
+from bcq.runs.recording import train_run
+from bcq.runs.schedules import BehaviourSchedule, Schedule
 from bcq.simulation.batches import load
 from bcq.system.errors import InputError
 from bcq.system.files import Row, read_json, write_text

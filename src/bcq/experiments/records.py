@@ -121,6 +121,7 @@ def record(job: Training | Behaviour, folder: Path, batch: Batch | None, **known
     """The series of one run directory."""
     directory = folder / directory_name(job)
     run = Run.open(directory)
+    stored = run.config.as_json()
     parts = ("seconds", "acting", "learning")
     seconds = sum(row.get(part, 0) for row in run.read("timing.jsonl") for part in parts)
     truths = [
@@ -137,11 +138,11 @@ def record(job: Training | Behaviour, folder: Path, batch: Batch | None, **known
     measures = directory / "measures.json"
     return Record(
         **known,
-        env=run.config["schedule"]["env"],
-        algorithm=run.config["algorithm"],
-        seed=run.config["schedule"]["seed"],
-        settings=run.config["settings"],
-        schedule=run.config["schedule"],
+        env=stored["schedule"]["env"],
+        algorithm=stored["algorithm"],
+        seed=stored["schedule"]["seed"],
+        settings=stored["settings"],
+        schedule=stored["schedule"],
         batch=None if batch is None else read_json(folder / directory_name(batch) / "batch.json"),
         evaluations=[
             (step, [rounded(value) for value in episodes])
@@ -157,7 +158,7 @@ def record(job: Training | Behaviour, folder: Path, batch: Batch | None, **known
         divergence=run.divergence(),
         made={
             "seconds": round(seconds, 1),
-            **{key: run.config[key] for key in ("commit", "threads", "versions")},
+            **{key: stored[key] for key in ("commit", "threads", "versions")},
         },
     )
 

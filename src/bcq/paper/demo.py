@@ -16,7 +16,8 @@ from bcq.collection.recipes import Recipe, collect_to, imperfect, random_batch
 from bcq.data.dataset import Dataset
 from bcq.runs.directory import Run, returns_by_step
 from bcq.runs.plots import learning_curves
-from bcq.runs.recording import Schedule, train_run
+from bcq.runs.recording import train_run
+from bcq.runs.schedules import Schedule
 from bcq.simulation.batches import load
 from bcq.system import interruption
 from bcq.system.errors import BCQError
@@ -129,7 +130,7 @@ def trained_beside(
 def print_table(dataset: Dataset, runs: Sequence[Run]) -> None:
     """Returns of the batch, of each evaluation and of the last three together."""
     evaluations = [returns_by_step(run) for run in runs]
-    names = [run.config["algorithm"].upper() for run in runs]
+    names = [run.config.algorithm_name.upper() for run in runs]
     print("\n" + f"{'return per episode ± std':<28}" + "".join(f"{n:>16}" for n in names))
     for step in evaluations[0]:
         cells = "".join(cell(returns[step]) for returns in evaluations)

@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from bcq.algorithms.learning import AlgorithmConfig
-from bcq.collection.behaviour import BehaviourSchedule
 from bcq.experiments.kinds import Batch, Behaviour, Experts, Training
-from bcq.runs.recording import Schedule
+from bcq.runs.schedules import BehaviourSchedule, Schedule
 
 HOPPER, CHEETAH, WALKER = "Hopper-v5", "HalfCheetah-v5", "Walker2d-v5"
 PENDULUM, REACHER = "Pendulum-v1", "Reacher-v5"  # of supplement D.3

@@ -6,6 +6,7 @@ episodes.jsonl    one row an evaluation episode
 values.jsonl      one row a state-action pair whose true value was measured
 divergence.json   where training lost its numbers, if it did
 timing.jsonl      wall-clock figures, the only ones that differ between two equal runs
+rows.bin          the transitions of an agent that learns online, in order
 checkpoint.json   names the newest checkpoint, its step and its SHA-256, and the older ones kept
 step-N.safetensors  every array of the learner, optimizer included, by name
 """
@@ -15,17 +16,19 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Self
 
 import jax
 import safetensors.numpy
 from safetensors import SafetensorError
 
-from bcq.algorithms import ALGORITHMS
 from bcq.algorithms.learning import Algorithm, AlgorithmConfig
 from bcq.data.bounds import TaskSpec
 from bcq.runs.arrays import named_arrays, with_arrays
+from bcq.runs.configuration import RunConfiguration, read_configuration
+from bcq.runs.schedules import BehaviourSchedule, Keep, Schedule
 from bcq.system.errors import InputError
 from bcq.system.files import (
     Row,
@@ -38,32 +41,23 @@ from bcq.system.files import (
 )
 from bcq.training.policy import Policy
 
-FORMAT = 1
 LOGS = ("metrics.jsonl", "episodes.jsonl", "values.jsonl", "timing.jsonl")
-NOTHING = type(None)
-# What config.json must hold, and of which type; a part comes before what is in it.
-CONFIG: dict[str, Any] = {
-    **{"algorithm": str, "settings": dict, "schedule": dict, "dataset": dict, "task": dict},
-    **{"schedule.steps": int, "schedule.seed": int, "schedule.env": (str, NOTHING)},
-    **{"dataset.environment": (str, NOTHING), "versions": dict, "versions.bcq": str},
-}
-Keep = int | Literal["all"]
+ROWS = "rows.bin"
 
 
 class Run:
     """An open run directory."""
 
-    def __init__(self, directory: Path, config: Row):
+    def __init__(self, directory: Path, config: RunConfiguration):
         self.directory = directory
         self.config = config
 
     @classmethod
-    def create(cls, directory: Path, config: Row) -> Self:
-        """A new run; a folder that already holds one is refused."""
+    def create(cls, directory: Path, config: RunConfiguration) -> Self:
+        """A new run; a folder that already contains one is refused."""
         if (directory / "config.json").exists():
             raise InputError(f"{directory} already contains a run", option="resume")
         make_directory(directory)
-        config = {"format": FORMAT, **config}
         run = cls(directory, config)
         run.write_config()
         return run
@@ -75,45 +69,22 @@ class Run:
         path = directory / "config.json"
         if not path.exists():
             raise InputError(f"{directory}: does not contain a run (config.json is missing)")
-        config = read_json(path)
-        if config.get("format") != FORMAT:
-            raise InputError(f"{path}: does not have the format of this version ({FORMAT})")
-        for place, kinds in CONFIG.items():
-            value: Any = config
-            for key in place.split("."):
-                if key not in value:
-                    raise InputError(f"{path}: is damaged ({place} is missing)")
-                value = value[key]
-            if not isinstance(value, kinds):
-                raise InputError(f"{path}: is damaged ({place} is {value!r:.50})")
-        try:
-            TaskSpec.from_json(config["task"])
-        except ValueError as error:
-            raise InputError(f"{path}: is damaged ({error})") from error
-        return cls(directory, config)
+        return cls(directory, read_configuration(path))
 
     def write_config(self) -> None:
-        """Stores what was changed in the settings."""
-        write_text(self.directory / "config.json", json.dumps(self.config, indent=2) + "\n")
+        """Writes the configuration to config.json."""
+        text = json.dumps(self.config.as_json(), indent=2) + "\n"
+        write_text(self.directory / "config.json", text)
 
     @property
     def algorithm(self) -> AlgorithmConfig:
-        """The algorithm's settings."""
-        name, settings = self.config["algorithm"], self.config["settings"]
-        try:
-            return ALGORITHMS[name](
-                **{k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
-            )
-        except (KeyError, TypeError, InputError) as error:
-            raise InputError(
-                f"{self.directory / 'config.json'}: algorithm {name!r} with these settings is "
-                f"unknown to this version: {error}"
-            ) from error
+        """The settings of the algorithm."""
+        return self.config.algorithm
 
     @property
     def task(self) -> TaskSpec:
-        """Sizes and action bounds of the data it learned from."""
-        return TaskSpec.from_json(self.config["task"])
+        """Sizes and action bounds of the data that it learned from."""
+        return self.config.task
 
     def append(self, log: str, rows: Iterable[Row]) -> None:
         """Adds rows to a log; a crash can tear only the last line, and `cut_back` mends that."""
@@ -167,7 +138,7 @@ class Run:
         One that is made in passing, by an interruption, is not kept beside newer ones: a resumed
         run must leave what one does that was never interrupted.
         """
-        for log in LOGS:  # what the checkpoint builds on reaches the disk before it
+        for log in (*LOGS, ROWS):  # what the checkpoint builds on reaches the disk before it
             path = self.directory / log
             if path.exists():
                 with path.open("rb") as file:
@@ -230,13 +201,15 @@ class Run:
         pointer = self.pointer()
         return None if pointer is None else pointer["step"]
 
-    def extend(self, schedule: Row) -> None:
-        """Takes over how many updates the run is to reach, and what it keeps."""
-        done, steps = self.checkpoint_step() or 0, schedule["steps"]
-        if done > steps:
-            raise InputError(f"{self.directory}: is already at update {done}, more than {steps}")
-        if self.config["schedule"] != schedule:
-            self.config["schedule"] = schedule
+    def extend(self, schedule: Schedule | BehaviourSchedule) -> None:
+        """Takes over a new length of the run, and a new number of checkpoints to keep."""
+        done = self.checkpoint_step() or 0
+        if done > schedule.steps:
+            raise InputError(
+                f"{self.directory}: is already at update {done}, more than {schedule.steps}"
+            )
+        if self.config.schedule != schedule:
+            self.config = replace(self.config, schedule=schedule)
             self.write_config()
 
     def load(self, step: int | None = None) -> tuple[int, Algorithm] | None:
@@ -267,6 +240,13 @@ class Run:
             raise InputError(f"{path}: is not a safetensors file: {error}") from error
         return pointer["step"], with_arrays(self.skeleton(), arrays, path)
 
+    def rewind(self) -> tuple[int, Algorithm] | None:
+        """The newest checkpoint, as from `load`; anything the run wrote after it is removed."""
+        checkpoint = self.load()
+        self.remove_leftovers()
+        self.cut_back(-1 if checkpoint is None else checkpoint[0])
+        return checkpoint
+
     def skeleton(self) -> Algorithm:
         """A learner with shapes in the place of arrays."""
         task, algorithm = self.task, self.algorithm
@@ -292,12 +272,6 @@ class Run:
 def entry(step: int, sha256: str) -> Row:
     """A checkpoint as checkpoint.json lists it."""
     return {"step": step, "file": f"step-{step}.safetensors", "sha256": sha256}
-
-
-def require_keep(keep: Keep) -> None:
-    """Refuses to keep no checkpoint at all."""
-    if keep != "all" and keep < 1:
-        raise InputError(f"keep: {keep} is not at least 1")
 
 
 def returns_by_step(run: Run) -> dict[int, list[float]]:

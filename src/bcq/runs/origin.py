@@ -2,23 +2,54 @@
 
 import os
 import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import jax
 
-from bcq.system.files import Row
+PACKAGES = ("bcq", "jax", "jaxlib", "equinox", "optax", "gymnasium", "mujoco", "numpy")
 
 
-def surroundings() -> Row:
-    """Versions, commit, device and threads: what else the numbers may depend on."""
-    packages = ("bcq", "jax", "jaxlib", "equinox", "optax", "gymnasium", "mujoco", "numpy")
-    return {
-        "versions": {name: version(name) for name in packages},
-        "commit": commit(),
-        "device": jax.devices()[0].device_kind,
-        "threads": threads(),
-    }
+@dataclass(frozen=True)
+class Origin:
+    """The software and the machine that computed something."""
+
+    versions: dict[str, str]
+    commit: str | None
+    device: str
+    threads: int | None
+
+    @classmethod
+    def of_this_process(cls) -> "Origin":
+        """What this process computes with."""
+        versions = {name: version(name) for name in PACKAGES}
+        return cls(versions, commit(), jax.devices()[0].device_kind, threads())
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "Origin":
+        """The one that stands among other things in a file."""
+        return cls(**{name: content[name] for name in cls.__dataclass_fields__})
+
+    def differences(self, other: "Origin") -> list[str]:
+        """What another origin has that differs and may change numbers, one line each.
+
+        The commit is left out: it may have changed only a document.
+        """
+        mine, others = (
+            {
+                **{f"versions.{name}": number for name, number in each.versions.items()},
+                **{"device": each.device, "threads": each.threads},
+            }
+            for each in (self, other)
+        )
+        return [
+            f"{name} = {others.get(name)}, not {mine.get(name)}"
+            for name in sorted(mine.keys() | others.keys())
+            if mine.get(name) != others.get(name)
+        ]
 
 
 def use_compilation_cache() -> None:

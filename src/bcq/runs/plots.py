@@ -1,11 +1,13 @@
 """Run directories as figures."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from bcq.runs.configuration import LoggedBatch
 from bcq.runs.directory import Run, returns_by_step
 from bcq.runs.values import values_by_step
 from bcq.simulation.values import Values
@@ -22,23 +24,24 @@ def learning_curves(runs: Sequence[Run], path: Path) -> None:
         steps = np.array(list(evaluations))
         means = np.array([np.mean(returns) for returns in evaluations.values()])
         spreads = np.array([np.std(returns) for returns in evaluations.values()])
-        name = run.config["algorithm"]
+        name = run.config.algorithm_name
         axes.fill_between(
             steps, means - spreads / 2, means + spreads / 2, color=COLOURS[name], alpha=0.25, lw=0
         )
         axes.plot(steps, means, "o-", ms=3.5, color=COLOURS[name], label=name.upper())
-    batch, schedule = runs[0].config["dataset"], runs[0].config["schedule"]
-    if batch["mean_return"] is not None:
+    batch, env = runs[0].config.dataset, runs[0].config.schedule.env
+    assert isinstance(batch, LoggedBatch)
+    if batch.mean_return is not None:
         axes.axhline(
-            batch["mean_return"],
+            batch.mean_return,
             color=BATCH_COLOUR,
             lw=2,
-            label=f"average of the batch ({batch['mean_return']:.0f})",
+            label=f"average of the batch ({batch.mean_return:.0f})",
         )
     axes.set_xlabel("updates")
     axes.set_ylabel("return of an episode (mean, ± half a std)")
     axes.set_title(
-        f"{schedule['env']}: learned from {batch['transitions']:,} logged steps, no exploration",
+        f"{env}: learned from {batch.transitions:,} logged steps, no exploration",
         fontsize=10,
         loc="left",
     )
@@ -55,7 +58,8 @@ def value_curve(run: Run, path: Path) -> None:
     """
     figure = Figure(figsize=(6.0, 3.6), dpi=150, layout="constrained")
     axes = figure.subplots()
-    colour, settings = COLOURS[run.config["algorithm"]], run.config["settings"]
+    name, settings = run.config.algorithm_name, asdict(run.algorithm)
+    colour = COLOURS[name]
     estimates = [
         (row["step"], row["value_estimate"])
         for row in run.read("metrics.jsonl")
@@ -78,12 +82,11 @@ def value_curve(run: Run, path: Path) -> None:
         color=BATCH_COLOUR,
         label="truth, the same pairs (± half a std)",
     )
-    times = np.linspace(0, run.config["schedule"]["steps"], 200)
+    times = np.linspace(0, run.config.schedule.steps, 200)
     risen = 1 - settings["discount"] ** (settings["target_rate"] * times)
     axes.plot(times, risen * truths[-1], "--", lw=1, color="#777777", label="risen so far")
     axes.set(xlabel="updates", ylabel="value of a state-action pair")
-    name = run.config["algorithm"].upper()
-    axes.set_title(f"{run.config['schedule']['env']}: {name}", fontsize=10, loc="left")
+    axes.set_title(f"{run.config.schedule.env}: {name.upper()}", fontsize=10, loc="left")
     axes.legend(frameon=False, fontsize=8)
     with replacing(path) as temporary:
         figure.savefig(temporary, format="png")

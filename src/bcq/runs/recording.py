@@ -1,32 +1,26 @@
 """Training into a run directory: what is evaluated, appended, saved, and gone on from."""
 
-import json
 import math
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
-from bcq.algorithms import name_of
-from bcq.algorithms.learning import Algorithm, AlgorithmConfig, check_settings
+from bcq.algorithms.learning import Algorithm, AlgorithmConfig
 from bcq.data.dataset import Dataset
-from bcq.runs.arrays import names_of
-from bcq.runs.directory import Keep, Run, require_keep
-from bcq.runs.origin import surroundings
+from bcq.runs.configuration import LoggedBatch, RunConfiguration
+from bcq.runs.directory import Run
+from bcq.runs.origin import Origin
+from bcq.runs.recorder import Recorder, open_run
+from bcq.runs.schedules import Schedule
 from bcq.simulation.environments import make_for
-from bcq.simulation.evaluation import evaluate
 from bcq.simulation.values import measure_values, require_measurable
 from bcq.system import interruption, progress
-from bcq.system.errors import DivergenceError, InputError, InterruptionError, require_seed
-from bcq.system.files import Row, locked, make_directory
+from bcq.system.errors import InterruptionError
+from bcq.system.files import locked, make_directory
 from bcq.system.seeds import reset_seed
 from bcq.training.loop import (
-    CHUNK,
     concurrent_updates,
     create,
     growing_windows,
@@ -34,47 +28,6 @@ from bcq.training.loop import (
     window_at,
 )
 from bcq.training.policy import Policy
-
-MAY_CHANGE = ("schedule.steps", "schedule.keep")  # of a run that is resumed
-
-
-@dataclass(frozen=True, kw_only=True)
-class Schedule:
-    """Length of a run, evaluations and checkpoints; the defaults are those of the paper."""
-
-    steps: int = 1_000_000
-    """number of updates"""
-    seed: int = 0
-    """seed of all random numbers: initial weights, minibatches, noise, evaluation"""
-    env: str | None = None
-    """Gymnasium environment for evaluation; training itself needs none"""
-    evaluate_every: int = 5_000
-    """number of updates between two evaluations (a multiple of 100)"""
-    evaluate_episodes: int = 10
-    """number of episodes per evaluation"""
-    checkpoint_every: int = 5_000
-    """number of updates between two checkpoints (a multiple of 100)"""
-    keep: Keep = 1
-    """number of checkpoints to keep (the newest)"""
-    true_value_every: int | None = None
-    """updates between two measurements of true values (a multiple of 100; needs an environment)"""
-    concurrent: bool = False
-    """replay the batch as a growing buffer (the concurrent task of the paper):
-    after each episode, one update per row of it, on all rows so far;
-    the run ends with the last complete episode"""
-
-    def __post_init__(self) -> None:
-        check_settings(
-            self,
-            at_least_one=("steps", "evaluate_every", "evaluate_episodes", "checkpoint_every"),
-        )
-        require_seed(self.seed)
-        require_keep(self.keep)
-        for name in ("evaluate_every", "checkpoint_every", "true_value_every"):
-            if (every := getattr(self, name)) is not None and (every < 1 or every % CHUNK):
-                raise InputError(f"{name}: {every} is not a positive multiple of {CHUNK}")
-        if self.true_value_every is not None and self.env is None:
-            raise InputError("true_value_every: needs an environment", option="env")
 
 
 def train_run(
@@ -94,7 +47,7 @@ def train_run(
         schedule = replace(schedule, steps=min(schedule.steps, concurrent_updates(dataset)))
     make_directory(directory)
     with locked(directory):
-        run = open_run(directory, settings_of(config, schedule, dataset), resume=resume)
+        run = open_run(directory, configuration_of(config, schedule, dataset), resume=resume)
         with interruption.deferred():
             continue_run(run, config, schedule, dataset)
     return run
@@ -102,15 +55,14 @@ def train_run(
 
 def continue_run(run: Run, config: AlgorithmConfig, schedule: Schedule, dataset: Dataset) -> None:
     """Trains from the newest checkpoint, or from the beginning, to the end of the schedule."""
-    checkpoint = run.load()
-    run.remove_leftovers()
-    run.cut_back(-1 if checkpoint is None else checkpoint[0])
+    checkpoint = run.rewind()
     start = checkpoint or (0, create(config, dataset, seed=schedule.seed))
     ceiling = largest_value(config, dataset)
     alarm = 2 * ceiling + 1  # a young network's noise is no alarm
     with progress.Progress("training", schedule.steps, "update", done=start[0]) as bar:
+        recorder = Recorder(run, schedule, bar)
         if checkpoint is None:
-            evaluate_into(run, *start, schedule, bar)
+            recorder.evaluate(*start)
             if interruption.requested():
                 raise InterruptionError(f"{run.directory} has no update yet")
         clock = time.perf_counter()
@@ -123,8 +75,7 @@ def continue_run(run: Run, config: AlgorithmConfig, schedule: Schedule, dataset:
             start=start,
         ):
             seconds = time.perf_counter() - clock
-            stop_if_not_finite(run, step, learner, metrics)
-            run.append("metrics.jsonl", [{"step": step, **metrics}])
+            recorder.log(step, learner, metrics)
             run.append("timing.jsonl", [{"step": step, "seconds": round(seconds, 4)}])
             if abs(metrics.get("target_mean", 0.0)) > alarm:
                 alarm = math.inf  # said once
@@ -137,16 +88,9 @@ def continue_run(run: Run, config: AlgorithmConfig, schedule: Schedule, dataset:
             if schedule.true_value_every and (last or step % schedule.true_value_every == 0):
                 measure_values_into(run, step, learner, schedule, dataset)
             if last or step % schedule.evaluate_every == 0:
-                evaluate_into(run, step, learner, schedule, bar)
-            stopping = interruption.requested()
+                recorder.evaluate(step, learner)
             due = last or step % schedule.checkpoint_every == 0
-            if due or stopping:
-                run.save(step, learner, keep=schedule.keep, passing=not due)
-            bar.advance(step - bar.done)
-            if stopping and not last:
-                raise InterruptionError(
-                    f"update {step:,} of {schedule.steps:,} is saved in {run.directory}"
-                )
+            recorder.checkpoint(step, learner, due=due)
             clock = time.perf_counter()
 
 
@@ -157,79 +101,17 @@ def largest_value(config: AlgorithmConfig, dataset: Dataset) -> float:
     return float(np.abs(dataset.rewards).max()) / (1 - config.discount)
 
 
-def settings_of(config: AlgorithmConfig, schedule: Schedule, dataset: Dataset) -> Row:
-    """Everything a run depends on, as it stands in its config.json."""
-    return {
-        "algorithm": name_of(config),
-        "settings": asdict(config),
-        "schedule": asdict(schedule),
-        "dataset": {
-            "fingerprint": dataset.fingerprint,
-            "transitions": len(dataset),
-            "episodes": len(dataset.episodes),
-            "mean_return": mean_return(dataset),
-            **asdict(dataset.provenance),
-        },
-        "task": dataset.task.as_json(),
-        **surroundings(),
-    }
-
-
-def mean_return(dataset: Dataset) -> float | None:
-    """What the batch's complete episodes earned on average, if there are any."""
-    return float(dataset.episode_returns.mean()) if len(dataset.episode_returns) else None
-
-
-def open_run(directory: Path, settings: Row, *, resume: bool) -> Run:
-    """A new run, or the one that is there if it was made with the same settings."""
-    if not resume or not (directory / "config.json").exists():
-        return Run.create(directory, settings)
-    run = Run.open(directory)
-    for part in ("algorithm", "settings", "schedule", "dataset", "task"):
-        before, now = flat(part, run.config[part]), flat(part, settings[part])
-        for name in sorted(before.keys() | now.keys()):
-            if name not in MAY_CHANGE and before.get(name) != now.get(name):
-                raise InputError(
-                    f"{directory}: was started with {name} = {before.get(name)}, not "
-                    f"{now.get(name)}; resume with the same settings, or use another folder"
-                )
-    run.load()  # what cannot be continued is refused before anything is written
-    run.extend(settings["schedule"])
-    note_continuation(run, settings)
-    return run
-
-
-def note_continuation(run: Run, settings: Row) -> None:
-    """Says and records where a run goes on in other surroundings: its bytes may then differ."""
-    step, continuations = run.checkpoint_step() or 0, run.config.get("continuations", [])
-    now = {name: settings[name] for name in ("versions", "commit", "device", "threads")}
-    before, after = (
-        {
-            key: value
-            for name in ("versions", "device", "threads")  # a commit may have changed a document
-            for key, value in flat(name, row.get(name)).items()
-        }
-        for row in (continuations[-1] if continuations else run.config, now)
+def configuration_of(
+    config: AlgorithmConfig, schedule: Schedule, dataset: Dataset
+) -> RunConfiguration:
+    """Everything that an offline run depends on."""
+    return RunConfiguration(
+        algorithm=config,
+        schedule=schedule,
+        dataset=LoggedBatch.of(dataset),
+        task=dataset.task,
+        origin=Origin.of_this_process(),
     )
-    changed = [
-        f"{name} = {after.get(name)}, not {before.get(name)}"
-        for name in sorted(before.keys() | after.keys())
-        if before.get(name) != after.get(name)
-    ]
-    if changed and step < run.config["schedule"]["steps"]:
-        run.config["continuations"] = [*continuations, {"step": step, **now}]
-        run.write_config()
-        progress.say(
-            f"warning: {run.directory}: continues with {'; '.join(changed)}: the numbers may "
-            "differ from those of an uninterrupted run; config.json records the change"
-        )
-
-
-def flat(name: str, value: object) -> Row:
-    """{"a": {"b": 1}} as {"a.b": 1}, in the form it has after a round trip through JSON."""
-    if isinstance(value, dict):
-        return {f"{name}.{key}": json.loads(json.dumps(item)) for key, item in value.items()}
-    return {name: value}
 
 
 def measure_values_into(
@@ -250,69 +132,3 @@ def measure_values_into(
         else None,
     )
     run.append("values.jsonl", [{"step": step, **pair} for pair in values.pairs()])
-
-
-class Evaluated(Protocol):
-    """What a schedule says of evaluations."""
-
-    @property
-    def env(self) -> str | None:
-        """Where."""
-        ...
-
-    @property
-    def seed(self) -> int:
-        """From which seed."""
-        ...
-
-    @property
-    def evaluate_episodes(self) -> int:
-        """How many episodes."""
-        ...
-
-
-def evaluate_into(
-    run: Run, step: int, learner: Algorithm, schedule: Evaluated, bar: progress.Progress
-) -> None:
-    """Appends an evaluation's raw returns to the run; its episodes depend on (seed, step)."""
-    if schedule.env is None:
-        return
-    seed = reset_seed(schedule.seed, step)
-    policy = Policy(learner, run.task)
-    result = evaluate(policy, schedule.env, episodes=schedule.evaluate_episodes, seed=seed)
-    run.append(
-        "episodes.jsonl",
-        [
-            {"step": step, "episode": i, "return": total, "length": length}
-            for i, (total, length) in enumerate(
-                zip(result.returns.tolist(), result.lengths.tolist(), strict=True)
-            )
-        ],
-    )
-    bar.note(f"return {result.mean:.1f} at {step}")
-
-
-@jax.jit
-def are_finite(learner: Algorithm) -> Array:
-    """Of each array, whether all its numbers are; only the answers leave the device."""
-    return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(learner)])
-
-
-def stop_if_not_finite(run: Run, step: int, learner: Algorithm, metrics: dict[str, float]) -> None:
-    """Ends a run whose numbers are lost, before anything of it is stored.
-
-    The metrics are those before each step, so the last step can break the weights alone.
-    """
-    finite = {name: math.isfinite(value) for name, value in metrics.items()}
-    finite |= dict(zip(names_of(learner), are_finite(learner).tolist(), strict=True))
-    broken = next((name for name, fine in finite.items() if not fine), None)
-    if broken is not None:
-        run.note_divergence(step, broken)
-        kept = run.checkpoint_step()
-        rest = "no checkpoint was written" if kept is None else f"update {kept} is kept"
-        raise DivergenceError(
-            f"{run.directory}: {broken} is {metrics.get(broken, 'not finite')} by update {step}; "
-            f"{rest}. "
-            "The usual causes are large rewards or a large learning rate: divide the rewards, or "
-            "lower the learning rate"
-        )

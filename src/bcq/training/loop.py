@@ -75,14 +75,32 @@ def train(
     buffer (see `growing_windows`).
     """
     windows = growing_windows(dataset, steps) if concurrent else jnp.array([len(dataset)])
-    step, learner = start or (0, create(config, dataset, seed=seed))
-    keys = Keys.of(seed)
+    start = start or (0, create(config, dataset, seed=seed))
     batch = on_device(dataset)
-    while step < steps:
-        stop = min(step - step % CHUNK + CHUNK, steps)
-        learner, totals = update_until(
-            learner, batch, windows, keys.updates, step, stop, config.batch_size
-        )
+    yield from updates(
+        start, batch, windows, Keys.of(seed), until=steps, every=CHUNK, rows=config.batch_size
+    )
+
+
+def updates(
+    start: tuple[int, Algorithm],
+    batch: Minibatch,
+    windows: Array,
+    keys: Keys,
+    *,
+    until: int,
+    every: int,
+    rows: int,
+) -> Iterator[Progress]:
+    """Updates a learner on minibatches of so many rows, offline and online.
+
+    `start` is a step and the learner at that step. At each multiple of `every`, and at the end,
+    it yields (step, learner, metrics); the metrics are means over the updates since the last time.
+    """
+    step, learner = start
+    while step < until:
+        stop = min(step - step % every + every, until)
+        learner, totals = update_until(learner, batch, windows, keys.updates, step, stop, rows)
         metrics = {name: float(total) / (stop - step) for name, total in totals.items()}
         step = stop
         if step % ESTIMATE_EVERY == 0 and isinstance(learner, ValueFunction):
