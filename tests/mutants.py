@@ -1375,6 +1375,32 @@ MUTANTS = [
         "test_records.py",
     ),
     Mutant("experiments/kinds.py", ", first=self.transitions", "", "test_records.py"),
+    # What is recorded is not repeated, what is not the preset's is not judged.
+    Mutant(
+        "experiments/records.py",
+        "(fingerprint(run), task, role) not in keys",
+        "fingerprint(run) not in {told for told, _, _ in keys}",
+        "test_cumulative.py",
+    ),
+    Mutant(
+        "experiments/records.py",
+        "fingerprint(job) != checked",
+        "theory is None",
+        "test_cumulative.py",
+    ),
+    Mutant(
+        "experiments/records.py",
+        "one.key if one.fingerprint else n",
+        "n",
+        "test_cumulative.py",
+    ),
+    Mutant(
+        "experiments/records.py",
+        ", experiments=names)",
+        ")",
+        "test_cumulative.py",
+    ),
+    Mutant("paper/reproduce.py", "if one.key not in own]", "if False]", "test_cumulative.py"),
     Mutant("experiments/jobs.py", '"numbers": NUMBERS', '"numbers": 0', "test_experiments.py"),
     Mutant(
         "paper/drawing.py",

@@ -60,6 +60,7 @@ SHAKES = (0.98, 1.0, 1.03)  # no two trials are alike
 def record(task: str, algorithm: str, final: float, **changes: Any) -> Record:
     """A run whose every evaluation but the first gives the same mean return."""
     made: Changes = {
+        "fingerprint": None,
         "experiments": ["results", "values", "extrapolation"],
         "task": task,
         "role": "learner",

@@ -116,6 +116,46 @@ def test_where_experts_are_fewer_than_trials_they_serve_in_turn(
     assert batch.expert(tmp_path).card == card
 
 
+def test_another_bundled_expert_changes_only_the_trials_that_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = bundled("Hopper-v5")[0]
+
+    def add_expert(number: int) -> None:
+        content = path.read_bytes() + bytes([number])
+        (tmp_path / f"Hopper-v5-{number}.safetensors").write_bytes(content)
+
+    def fingerprints() -> list[tuple[str, ...]]:
+        """Of the imperfect batch, its learner and the random batch of five trials."""
+        jobs.digest.cache_clear()
+        quick = PRESETS["quick"]
+        return [
+            (
+                fingerprint(quick.batch(PLAN, trial)),
+                fingerprint(quick.training(BCQConfig(), PLAN, trial)),
+                fingerprint(quick.batch(replace(PLAN, task="random"), trial)),
+            )
+            for trial in range(5)
+        ]
+
+    monkeypatch.setattr(experts, "BUNDLED", tmp_path)
+    add_expert(0)
+    one = fingerprints()
+    add_expert(1)
+    two = fingerprints()  # experts 0 1 0 1 0 instead of 0 0 0 0 0
+    add_expert(2)
+    three = fingerprints()  # experts 0 1 2 0 1
+    jobs.digest.cache_clear()
+
+    def changed(before: list[tuple[str, ...]], after: list[tuple[str, ...]]) -> list[list[bool]]:
+        trials = zip(before, after, strict=True)
+        return [[a != b for a, b in zip(*trial, strict=True)] for trial in trials]
+
+    stays, changes = [False] * 3, [True, True, False]  # nobody behaves in a random batch
+    assert changed(one, two) == [stays, changes, stays, changes, stays]
+    assert changed(two, three) == [stays, stays, changes, changes, changes]
+
+
 def test_names_tell_jobs_apart_that_differ_in_one_setting() -> None:
     names = {job.name for job in trainings(PAPER, "perturbation") if job.schedule.seed == 0}
     assert len(names) == 3 * len(PERTURBATIONS)

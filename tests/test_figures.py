@@ -158,6 +158,12 @@ def test_an_experiment_without_runs_has_no_figure() -> None:
     assert figure_9(as_in_the_paper()[:3]) is None
 
 
+def test_agents_that_experts_are_chosen_from_alone_make_no_figure() -> None:
+    """As when only they are recorded yet."""
+    runs = trials("experts", "ddpg", 1.0, role="candidate", experiments=["results", "values"])
+    assert [draw(runs) for draw in (figure_2, figure_3)] == [None, None]
+
+
 def test_values_below_one_are_not_told_apart() -> None:
     tiny = record("imitation", "bcq", 1, estimates=[(0, 0.01)], truths=[])
     for estimate, scale in ((9.0, "linear"), (11.0, "symlog")):

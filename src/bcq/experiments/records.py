@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,8 +18,9 @@ from bcq.system.files import Row, as_json_lines, read_json, require_regular, wri
 
 Numbers = NDArray[np.float64]
 Name = TypeVar("Name", bound=str)
+Key = tuple[str | None, str, str]  # fingerprint of the run's job, task, role
 LAST = 3  # evaluations that count as final
-FORMAT = 2
+FORMAT = 3
 CANDIDATES = "experts"  # the task of agents that experts are chosen from
 
 
@@ -27,6 +28,7 @@ CANDIDATES = "experts"  # the task of agents that experts are chosen from
 class Record:
     """One run: what it was, and the raw series it left."""
 
+    fingerprint: str | None  # of its job; None: made before records had one, by settings unknown
     experiments: list[str]  # those it is part of
     task: str  # recipe of the batch that it learned from, or whose rows it made
     role: str  # learner, agent (made the batch of its task) or candidate (to be an expert)
@@ -42,6 +44,11 @@ class Record:
     measures: Row  # of the last policy and critics
     divergence: Row | None  # where its numbers were lost, and the last finite estimate
     made: Row  # commit, versions, threads, seconds of updates and acting
+
+    @property
+    def key(self) -> Key:
+        """What tells it from every other record, if it has a fingerprint."""
+        return self.fingerprint, self.task, self.role
 
     @property
     def label(self) -> str:
@@ -84,22 +91,44 @@ def returns(one: Record) -> list[tuple[int, float]]:
     return [(step, float(np.mean(episodes))) for step, episodes in one.evaluations]
 
 
-def gather(experiments: Mapping[Name, Sequence[Job]], folder: Path) -> list[Record]:
-    """A record of every finished run, in each role that it has."""
-    roles: dict[tuple[str, str, str], tuple[Training | Behaviour, Batch | None, list[str]]] = {}
+def gather(
+    experiments: Mapping[Name, Sequence[Job]], folder: Path, recorded: Sequence[Record] = ()
+) -> list[Record]:
+    """A record of every run in each of its roles: from its folder, or the one recorded before."""
+    before = {one.key: one for one in recorded}
+    roles: dict[Key, tuple[Training | Behaviour, Batch | None, list[str]]] = {}
     for experiment, jobs in experiments.items():
         for job in with_needs(jobs):
             for run, task, role in roles_of(job):
                 batch = job.batch if isinstance(job, Training) else None
-                key = (fingerprint(run), task, role)
+                key: Key = (fingerprint(run), task, role)
                 names = roles.setdefault(key, (run, batch, []))[2]
                 if experiment not in names:
                     names.append(experiment)
-    return [
-        record(run, folder, batch, experiments=names, task=task, role=role)
-        for (_, task, role), (run, batch, names) in roles.items()
-        if is_finished(run, folder)
-    ]
+    found = []
+    for (told, task, role), (run, batch, names) in roles.items():
+        if is_finished(run, folder):
+            found.append(record(run, folder, batch, experiments=names, task=task, role=role))
+        elif (told, task, role) in before:
+            found.append(replace(before[told, task, role], experiments=names))
+    return found
+
+
+def unrecorded(jobs: Sequence[Job], recorded: Sequence[Record], theory: Row | None) -> list[Job]:
+    """The runs among the jobs that lack a record in one of their roles, and the theory if it does.
+
+    What they need is not among them: what only recorded runs need is not needed again.
+    """
+    keys = {one.key for one in recorded}
+    checked = None if theory is None else theory.get("fingerprint")
+    found: list[Job] = []
+    for job in jobs:
+        for run, task, role in roles_of(job):
+            if (fingerprint(run), task, role) not in keys:
+                found.append(run)
+        if isinstance(job, Theory) and fingerprint(job) != checked:
+            found.append(job)
+    return found
 
 
 def roles_of(job: Job) -> list[tuple[Training | Behaviour, str, str]]:
@@ -138,6 +167,7 @@ def record(job: Training | Behaviour, folder: Path, batch: Batch | None, **known
     measures = directory / "measures.json"
     return Record(
         **known,
+        fingerprint=fingerprint(job),
         env=stored["schedule"]["env"],
         algorithm=stored["algorithm"],
         seed=stored["schedule"]["seed"],
@@ -169,37 +199,44 @@ def rounded(value: Any) -> float:
 
 
 def write_records(records: Iterable[Record], path: Path) -> None:
-    """One run a line."""
+    """One run per line."""
     rows = [{"format": FORMAT, **asdict(one)} for one in records]
     write_text(path, as_json_lines(sorted(rows, key=lambda row: json.dumps(row["schedule"]))))
 
 
 def read_records(path: Path) -> list[Record]:
-    """The inverse."""
+    """The inverse; of two records of one run in one role, the later one counts.
+
+    So the lines of two machines can be put into one file.
+    """
     require_regular(path)
     try:
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        if any(row.pop("format") != FORMAT for row in rows):
-            raise InputError(f"{path}: does not have the format of this version ({FORMAT})")
-        return [
-            Record(
-                **{
-                    **row,
-                    "evaluations": [(step, episodes) for step, episodes in row["evaluations"]],
-                    "estimates": [(step, value) for step, value in row["estimates"]],
-                }
-            )
-            for row in rows
-        ]
+        records = [from_row(row, path) for row in rows]
+        each = {one.key if one.fingerprint else n: one for n, one in enumerate(records)}
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{path}: is not a file of records: {error}") from error
+    return list(each.values())
+
+
+def from_row(row: Row, path: Path) -> Record:
+    """A record from its line."""
+    match row.pop("format"):
+        case 2:  # had no fingerprints
+            row["fingerprint"] = None
+        case version if version != FORMAT:
+            raise InputError(f"{path}: does not have the format of this version ({FORMAT})")
+    row["evaluations"] = [(step, episodes) for step, episodes in row["evaluations"]]
+    row["estimates"] = [(step, value) for step, value in row["estimates"]]
+    return Record(**row)
 
 
 def theory_of(jobs: Sequence[Job], folder: Path) -> Row | None:
-    """What the theory's job found, if it is finished."""
+    """What the theory's job found, if it is finished, and the job's fingerprint."""
     for job in jobs:
         if isinstance(job, Theory) and is_finished(job, folder):
-            return read_json(folder / directory_name(job) / "theory.json")
+            found = read_json(folder / directory_name(job) / "theory.json")
+            return {"fingerprint": fingerprint(job), **found}
     return None

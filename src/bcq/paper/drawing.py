@@ -60,7 +60,7 @@ def task_by_environment(
     mine = [one for one in records if experiment in one.experiments]
     environments = [env for env in MUJOCO if any(one.env == env for one in mine)]
     tasks = [task for task in RECIPES if any(one.task == task for one in mine)]
-    if not mine:
+    if not (tasks and environments):  # agents that experts are chosen from have neither curve
         return None
     figure, grid = panels(len(tasks), len(environments))
     for row, task in zip(grid, tasks, strict=True):

@@ -3,21 +3,30 @@
 import json
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bcq.experiments.estimate import estimate
-from bcq.experiments.jobs import Job, fingerprint, with_needs
-from bcq.experiments.records import Record, gather, read_records, theory_of, write_records
+from bcq.experiments.jobs import Job, fingerprint, is_finished, with_needs
+from bcq.experiments.records import (
+    Record,
+    gather,
+    read_records,
+    theory_of,
+    unrecorded,
+    write_records,
+)
 from bcq.experiments.runner import LocalProcesses, run_jobs
 from bcq.experiments.worker import stay_on
 from bcq.paper import environment_of, experiments_of, figures, jobs_of, verdicts
 from bcq.paper.judging import VERDICTS
 from bcq.paper.presets import PRESETS, ExperimentName, PresetName
 from bcq.paper.table import table
-from bcq.system.errors import BCQError, InputError
+from bcq.system.errors import BCQError, InputError, InterruptionError
 from bcq.system.files import Row, read_json, write_text
 from bcq.system.progress import duration
+
+OTHERS = "other-runs.jsonl"
 
 
 def reproduce(
@@ -26,11 +35,22 @@ def reproduce(
     environments: tuple[str, ...],
     out: Path,
 ) -> None:
-    """Runs what is not done yet, then writes records, figures, table and claims into `out`."""
+    """Runs what is neither done nor recorded yet, then writes records, figures, table and claims.
+
+    A run is recorded if `out` has its record, wherever it was made.
+    """
     jobs = with_needs(jobs_of(PRESETS[preset], names, environments))
+    left = unrecorded_in(out, jobs)
     print(f"{preset}: {PRESETS[preset].says}\n{len(jobs)} jobs, in {out / 'jobs'}")
-    outcome = run_jobs(jobs, out / "jobs", LocalProcesses(), screen=sys.stdout)
-    write_results(experiments_of(PRESETS[preset]), out)
+    if len(left) < len(jobs):
+        print(f"{len(jobs) - len(left)} of them are not repeated: {out} has the records")
+    experiments = experiments_of(PRESETS[preset])
+    try:
+        outcome = run_jobs(left, out / "jobs", LocalProcesses(), screen=sys.stdout)
+    except InterruptionError:
+        write_results(experiments, out)  # they may be taken to another machine
+        raise
+    write_results(experiments, out)
     show(out)
     if outcome.failed:
         lines = [f"  {out / 'jobs' / name}: {line}" for name, line in outcome.failed.items()]
@@ -41,23 +61,52 @@ def reproduce(
 
 
 def write_results(experiments: Mapping[ExperimentName, list[Job]], out: Path) -> None:
-    """What was measured so far, in two small files."""
-    write_records(gather(experiments, out / "jobs"), out / "runs.jsonl")
+    """What was measured so far, here or elsewhere, in small files.
+
+    `runs.jsonl` has the preset's own runs: others must not be judged together with them. Records
+    of other settings, or from before records had fingerprints, are kept in `other-runs.jsonl`.
+    """
+    recorded = recorded_in(out)
+    records = gather(experiments, out / "jobs", recorded)
+    own = {one.key for one in records}
+    others = [one for one in recorded if one.key not in own]
+    if others:
+        write_records(others, out / OTHERS)
+        print(f"records that are not judged: {len(others)} of other settings, in {out / OTHERS}")
+    else:
+        (out / OTHERS).unlink(missing_ok=True)  # this preset's, again
+    write_records(records, out / "runs.jsonl")
     theory = theory_of(experiments["theory"], out / "jobs")
     if theory is not None:
         write_text(out / "theory.json", json.dumps(theory, indent=2) + "\n")
 
 
+def recorded_in(out: Path) -> list[Record]:
+    """Every record in the folder."""
+    paths = (out / OTHERS, out / "runs.jsonl")
+    return [one for path in paths if path.exists() for one in read_records(path)]
+
+
+def unrecorded_in(out: Path, jobs: Sequence[Job]) -> list[Job]:
+    """Those of the jobs whose results the folder does not have, and what they need."""
+    return with_needs(unrecorded(jobs, recorded_in(out), theory_in(out)))
+
+
+def theory_in(out: Path) -> Row | None:
+    """What is known of the theory."""
+    path = out / "theory.json"
+    return read_json(path) if path.exists() else None
+
+
 def read_results(out: Path) -> tuple[list[Record], Row | None]:
-    """The inverse."""
+    """The runs and the theory that claims are judged by."""
     path = out / "runs.jsonl"
     if not path.exists():
         raise InputError(
             f"{out}: does not contain results (runs.jsonl is missing); run `bcq reproduce` first, "
             "or give the folder of the results with --out"
         )
-    theory = out / "theory.json"
-    return read_records(path), read_json(theory) if theory.exists() else None
+    return read_records(path), theory_in(out)
 
 
 def show(out: Path) -> None:
@@ -83,9 +132,14 @@ def dry_run(
     jobs = with_needs(jobs_of(PRESETS[preset], names, environments))
     workers = LocalProcesses().cores
     stay_on(workers[0])  # as a worker does
-    seconds, total, size = estimate(jobs, out / "jobs", len(workers))
-    for job, own in zip(jobs, seconds, strict=True):
-        state = duration(own) if own else "done"
+    left = unrecorded_in(out, jobs)
+    seconds, total, size = estimate(left, out / "jobs", len(workers))
+    to_go = dict(zip(map(fingerprint, left), seconds, strict=True))
+    for job in jobs:
+        if is_finished(job, out / "jobs"):
+            state = "done"
+        else:
+            state = duration(to_go[fingerprint(job)]) if fingerprint(job) in to_go else "recorded"
         print(f"{job.name:<48} {job.length:>10,}  {state:>10}  {fingerprint(job)}")
     environments_used = sorted({env for job in jobs if (env := environment_of(job))})
     print(
