@@ -85,9 +85,26 @@ def files(folder: Path) -> set[str]:
 # Training
 
 
-@pytest.mark.parametrize("seconds", [0.15, 0.5, 1.2])
+def test_nothing_heavy_is_imported_before_signals_are_watched() -> None:
+    code = "import sys, bcq.__main__; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert not {"numpy", "jax", "h5py", "mujoco"} & set(loaded.stdout.split())
+
+
+def is_watching(process: int) -> bool:
+    """Whether a process catches SIGTERM, which Python by itself does not."""
+    status = Path(f"/proc/{process}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt"))
+    return bool(int(caught.split()[1], 16) >> (TERMINATE - 1) & 1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists the signals of a process")
+@pytest.mark.parametrize("seconds", [0.0, 0.5, 1.2])
 def test_the_first_second_is_watched(workshop: Workshop, seconds: float) -> None:
     command = Command(workshop.folder, "train", "bcq", "--data", "batch.hdf5", "--out", "early")
+    command.when(lambda: is_watching(command.process.pid))
     time.sleep(seconds)
     assert command.send(INTERRUPT) == [
         STOPPING,
