@@ -163,7 +163,7 @@ def test_what_is_no_data_file_is_named(tmp_path: Path, refusal: Refusal) -> None
         ("empty.hdf5", "cannot be read as HDF5"),
         (
             "table.csv",
-            "observations: is missing; give its column in columns (there are 0, 1); use --",
+            "observations: is missing; name its column in columns (there are 0, 1); use --",
         ),
         ("table.pkl", "unknown file type"),
     ):

@@ -64,7 +64,7 @@ def map_columns(schema: pa.Schema, names: Mapping[str, Sequence[str]]) -> Names:
         if name not in found:
             there = ", ".join(schema.names[:50])
             raise InputError(
-                f"{name}: is missing; give its column in columns (there are {there})",
+                f"{name}: is missing; name its column in columns (there are {there})",
                 option="columns",
             )
     for name, columns in found.items():

@@ -106,7 +106,7 @@ def no_terminals() -> Finding:
         "no-terminal-column",
         "terminated",
         "no column marks where episodes terminated; every end is treated as a time-out",
-        "give the column of terminated in columns if any episode terminated",
+        "name its column in columns if any episode terminated",
         "values bootstrap after a time-out, so a failure looks as if the episode continued",
         severity="warning",
         option="columns",
