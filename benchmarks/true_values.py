@@ -18,7 +18,7 @@ from bcq.algorithms import BCQConfig
 from bcq.collection.recipes import collect_random
 from bcq.runs.origin import threads
 from bcq.simulation.environments import make
-from bcq.simulation.values import PAIRS, true_values
+from bcq.simulation.true_values import PAIRS, true_values
 from bcq.training.policy import Policy
 
 

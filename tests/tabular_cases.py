@@ -9,7 +9,7 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from bcq.tabular import FiniteMDP, TabularBatch, batch_of, random_mdp
-from bcq.tabular.mdp import Flags, Floats, Indices
+from bcq.tabular.mdp import Doubles, Flags, Indices
 
 SEEDS = st.integers(0, 2**32 - 1)
 EXACT = settings(max_examples=200, deadline=None)
@@ -43,7 +43,7 @@ def any_mdp(
     return replace(mdp, transitions=transitions, terminal=terminal, start=start)
 
 
-def any_policy(random: Generator, mdp: FiniteMDP) -> Floats:
+def any_policy(random: Generator, mdp: FiniteMDP) -> Doubles:
     """Some actions of each state, equally likely."""
     shape = (mdp.num_states, mdp.num_actions)
     chosen = random.random(shape) < 0.5
@@ -51,7 +51,7 @@ def any_policy(random: Generator, mdp: FiniteMDP) -> Floats:
     return chosen / chosen.sum(axis=1, keepdims=True)
 
 
-def any_q(random: Generator, mdp: FiniteMDP) -> Floats:
+def any_q(random: Generator, mdp: FiniteMDP) -> Doubles:
     return 3 * random.normal(size=(mdp.num_states, mdp.num_actions))
 
 
@@ -102,7 +102,7 @@ def joined(*batches: TabularBatch) -> TabularBatch:
 
 
 def with_rewards(
-    mdp: FiniteMDP, batch: TabularBatch, rewards: Floats
+    mdp: FiniteMDP, batch: TabularBatch, rewards: Doubles
 ) -> tuple[FiniteMDP, TabularBatch]:
     """The same dynamics and the same steps, under other rewards."""
     changed = replace(mdp, rewards=rewards)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bcq.tabular import FiniteMDP, TabularBatch
-from bcq.tabular.mdp import Floats
+from bcq.tabular.mdp import Doubles
 
 State = int | str
 Pair = tuple[State, int]
@@ -65,11 +65,11 @@ def logged(batch: TabularBatch) -> list[Logged]:
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def by_pair(table: Floats) -> Values:
+def by_pair(table: Doubles) -> Values:
     return {(s, a): float(table[s, a]) for s in range(len(table)) for a in range(len(table[0]))}
 
 
-def as_table(values: Values, like: Floats) -> Floats:
+def as_table(values: Values, like: Doubles) -> Doubles:
     """The values as an array; 0 where there are none, as at terminal states."""
     table = np.zeros(like.shape)
     for (s, a), value in values.items():

@@ -23,7 +23,14 @@ import short_task
 from bcq.algorithms import DDPG
 from bcq.collection import behaviour
 from bcq.collection.behaviour import Agent, behaviour_dataset, episode, train_behaviour
-from bcq.collection.buffer import RowFile, Rows, as_rows, empty_on_device, row_type, write_in_place
+from bcq.collection.buffer import (
+    RowFile,
+    StoredRows,
+    as_rows,
+    empty_on_device,
+    row_type,
+    write_in_place,
+)
 from bcq.data.bounds import TaskSpec
 from bcq.data.columns import Provenance
 from bcq.runs.directory import LOGS, Run
@@ -74,7 +81,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {name: content for name, content in files.items() if name != "timing.jsonl"}
 
 
-def rows_of(run: Run, environment: Environment) -> Rows:
+def rows_of(run: Run, environment: Environment) -> StoredRows:
     return RowFile(run.directory / "rows.bin", row_type(environment)).read()
 
 
@@ -85,7 +92,7 @@ def compilations() -> tuple[int, ...]:
 
 class Life(NamedTuple):
     run: Run
-    rows: Rows
+    rows: StoredRows
     compiled: tuple[int, ...]  # how often, by this run
 
     @property
@@ -302,7 +309,7 @@ def learner_of(task: TaskSpec) -> DDPG:
     return learner
 
 
-def explored(learner: DDPG, environment: Environment, schedule: BehaviourSchedule) -> Rows:
+def explored(learner: DDPG, environment: Environment, schedule: BehaviourSchedule) -> StoredRows:
     """Episodes without any learning in between."""
     agent = Agent(learner, empty_on_device(task_of(environment), 1))
     parts = []
@@ -643,7 +650,7 @@ def test_rows_are_on_the_disk_before_a_checkpoint_that_counts_them_and_at_the_en
     events: list[str] = []
     append, fsync, rename = RowFile.append, os.fsync, Path.replace
 
-    def appended(file: RowFile, rows: Rows) -> None:
+    def appended(file: RowFile, rows: StoredRows) -> None:
         events.append("appended")
         append(file, rows)
 

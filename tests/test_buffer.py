@@ -12,7 +12,7 @@ from bcq.algorithms.learning import Minibatch
 from bcq.collection.buffer import (
     WRITE_ROWS,
     RowFile,
-    Rows,
+    StoredRows,
     as_dataset,
     as_rows,
     empty_on_device,
@@ -47,7 +47,7 @@ def task() -> TaskSpec:
     return task_of(make(short_task.NAME))
 
 
-def some_rows(count: int, kind: np.dtype[Any], seed: int = 0) -> Rows:
+def some_rows(count: int, kind: np.dtype[Any], seed: int = 0) -> StoredRows:
     generator = np.random.default_rng(seed)
     rows = np.zeros(count, kind)
     for name in ("observations", "next_observations", "rewards", "qpos", "qvel"):

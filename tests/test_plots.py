@@ -12,7 +12,7 @@ from bcq.algorithms import ALGORITHMS
 from bcq.runs.directory import Run
 from bcq.runs.plots import learning_curves, value_curve, value_scatter
 from bcq.runs.schedules import Schedule
-from bcq.simulation.values import Values
+from bcq.simulation.true_values import Values
 from bcq.system.colours import BATCH_COLOUR, COLOURS
 from run_cases import configuration
 

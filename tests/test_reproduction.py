@@ -15,7 +15,7 @@ from bcq.paper.extrapolation import figure_1
 from bcq.paper.results import figure_2
 from bcq.paper.values import figure_3
 from bcq.paper.verdicts import CLAIMS
-from bcq.simulation import values
+from bcq.simulation import true_values
 from bcq.system.colours import COLOURS
 from bcq.tabular.theorems import STATEMENTS
 from test_claims import THEORY, as_in_the_paper
@@ -29,8 +29,8 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reproduce, "LocalProcesses", InThisProcess)
         patch.setattr(runner, "POLL", 0.0)
-        patch.setattr(values, "PAIRS", 5)
-        patch.setattr(values, "HORIZON", 20)
+        patch.setattr(true_values, "PAIRS", 5)
+        patch.setattr(true_values, "HORIZON", 20)
         main(["reproduce", "--preset", "smoke", "--out", str(out)])
     return out
 

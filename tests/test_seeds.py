@@ -24,7 +24,7 @@ from bcq.runs.arrays import named_arrays
 from bcq.runs.directory import Run, returns_by_step
 from bcq.runs.recorder import Recorder
 from bcq.runs.schedules import BehaviourSchedule
-from bcq.runs.values import values_by_step
+from bcq.runs.value_logs import values_by_step
 from bcq.system.seeds import Role, derive, exploration, reset_seed
 from bcq.training import loop as training
 from short_task import AGENT, NAME, STEPS

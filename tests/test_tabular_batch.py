@@ -33,7 +33,7 @@ from bcq.tabular import (
     value_iteration,
 )
 from bcq.tabular.extrapolation import uniform_counts_batch
-from bcq.tabular.mdp import Floats
+from bcq.tabular.mdp import Doubles
 from tabular_cases import (
     EXACT,
     SEEDS,
@@ -395,7 +395,7 @@ def test_an_empty_batch_is_refused() -> None:
         (np.array([[0.0, 0.0], [0.0, np.nan]]), "is not finite"),
     ],
 )
-def test_initial_values_that_do_not_fit_are_refused(initial_q: Floats, complaint: str) -> None:
+def test_initial_values_that_do_not_fit_are_refused(initial_q: Doubles, complaint: str) -> None:
     learners: tuple[Callable[[], object], ...] = (
         lambda: q_learning(two_tuples(), initial_q, discount=0.5, updates=1),
         lambda: bcql(two_tuples(), initial_q, discount=0.5, updates=1),

@@ -21,11 +21,11 @@ from bcq.tabular import (
     value_iteration,
     visitation,
 )
-from bcq.tabular.mdp import Floats
+from bcq.tabular.mdp import Doubles
 from tabular_cases import EXACT, SEEDS, any_mdp, any_policy, close, small_mdp
 
 
-def values_of(q: Floats, policy: Floats) -> Floats:
+def values_of(q: Doubles, policy: Doubles) -> Doubles:
     return (q * policy).sum(axis=1)
 
 
@@ -233,7 +233,7 @@ def test_the_mdp_of_figure_6(gamma: float) -> None:
 # What is refused
 
 
-def changed(mdp: FiniteMDP, name: str, index: tuple[int, ...], value: float) -> dict[str, Floats]:
+def changed(mdp: FiniteMDP, name: str, index: tuple[int, ...], value: float) -> dict[str, Doubles]:
     values = getattr(mdp, name).copy()
     values[index] = value
     return {name: values}
@@ -305,7 +305,7 @@ def test_wrong_shapes_are_refused_by_name(name: str, shape: tuple[int, ...]) -> 
         (np.array([[0.5, 0.5], [0.5, np.nan]]), "is not a distribution at state 1"),
     ],
 )
-def test_what_is_no_policy_is_refused(solve: object, policy: Floats, complaint: str) -> None:
+def test_what_is_no_policy_is_refused(solve: object, policy: Doubles, complaint: str) -> None:
     assert callable(solve)
     with pytest.raises(InputError, match=f"policy: {complaint}"):
         solve(toy_mdp(), policy)

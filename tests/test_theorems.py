@@ -47,7 +47,7 @@ from bcq.tabular.extrapolation import (
     error_of_training_mismatch,
     uniform_counts_batch,
 )
-from bcq.tabular.mdp import Flags, Floats, Indices
+from bcq.tabular.mdp import Doubles, Flags, Indices
 from bcq.tabular.q_learning import sampled_updates
 from bcq.tabular.theorems import STATEMENTS
 from tabular_cases import (
@@ -67,17 +67,22 @@ from tabular_cases import (
 )
 
 
-def no_values(mdp: FiniteMDP) -> Floats:
+def no_values(mdp: FiniteMDP) -> Doubles:
     return np.zeros((mdp.num_states, mdp.num_actions))
 
 
-def total_error(mdp: FiniteMDP, batch: TabularBatch, policy: Floats, initial_q: Floats) -> float:
+def total_error(mdp: FiniteMDP, batch: TabularBatch, policy: Doubles, initial_q: Doubles) -> float:
     error = extrapolation_error(mdp, batch, policy, initial_q)
     return total_extrapolation_error(mdp, policy, error)
 
 
 def total_errors_for_one_step_rewards(
-    mdp: FiniteMDP, batch: TabularBatch, policy: Floats, initial_q: Floats, state: int, action: int
+    mdp: FiniteMDP,
+    batch: TabularBatch,
+    policy: Doubles,
+    initial_q: Doubles,
+    state: int,
+    action: int,
 ) -> list[float]:
     """The total error under each of the rewards 1[(s, a, s')], s' in S."""
     errors = []
@@ -88,28 +93,28 @@ def total_errors_for_one_step_rewards(
     return errors
 
 
-def taken(mdp: FiniteMDP, policy: Floats) -> Flags:
+def taken(mdp: FiniteMDP, policy: Doubles) -> Flags:
     """Pairs with mu(s) > 0 and pi(a|s) > 0."""
     return reachable(mdp, policy)[:, None] & (policy > 0)
 
 
-def all_maps(mdp: FiniteMDP) -> Iterator[Floats]:
+def all_maps(mdp: FiniteMDP) -> Iterator[Doubles]:
     for actions in product(range(mdp.num_actions), repeat=mdp.num_states):
         yield deterministic_policy(np.array(actions), mdp.num_actions)
 
 
-def maps_into(batch: TabularBatch) -> Iterator[Floats]:
+def maps_into(batch: TabularBatch) -> Iterator[Doubles]:
     """Every map from s in B to {a : (s, a) in B}."""
     choices = [np.flatnonzero(row).tolist() or [-1] for row in batch.pairs]
     for actions in product(*choices):
         yield deterministic_policy(np.array(actions), batch.num_actions)
 
 
-def values(q: Floats, policy: Floats) -> Floats:
+def values(q: Doubles, policy: Doubles) -> Doubles:
     return (q * policy).sum(axis=1)
 
 
-def learned_policy(mdp: FiniteMDP, batch: TabularBatch) -> Floats:
+def learned_policy(mdp: FiniteMDP, batch: TabularBatch) -> Doubles:
     q = bcql_fixed_point(mdp, batch, no_values(mdp))
     return deterministic_policy(greedy_in_batch(q, batch), mdp.num_actions)
 
@@ -573,7 +578,7 @@ def test_definition_4_counterexample_a_policy_that_leaves_the_batch_where_it_nev
 # Against the behaviour
 
 
-def trajectories(random: Generator, mdp: FiniteMDP, behaviour: Floats) -> list[TabularBatch]:
+def trajectories(random: Generator, mdp: FiniteMDP, behaviour: Doubles) -> list[TabularBatch]:
     return [collect(mdp, behaviour, random, episodes=1, time_limit=8) for _ in range(5)]
 
 
@@ -631,29 +636,29 @@ def test_counterexample_in_a_stochastic_mdp_a_lucky_logged_return_is_not_matched
 # Each statement fails where what it is about is wrong
 
 
-def as_begun(batch: TabularBatch, initial_q: Floats, **_: Any) -> Floats:
+def as_begun(batch: TabularBatch, initial_q: Doubles, **_: Any) -> Doubles:
     return initial_q
 
 
-def far_too_high(batch: TabularBatch, initial_q: Floats, **_: Any) -> Floats:
+def far_too_high(batch: TabularBatch, initial_q: Doubles, **_: Any) -> Doubles:
     return np.full(initial_q.shape, 1e3)
 
 
-def one_too_high(batch: TabularBatch, initial_q: Floats, **settings: Any) -> Floats:
+def one_too_high(batch: TabularBatch, initial_q: Doubles, **settings: Any) -> Doubles:
     return bcql(batch, initial_q, **settings) + 1  # the policy is the right one
 
 
-def in_equal_steps(batch: TabularBatch, initial_q: Floats, **settings: Any) -> Floats:
+def in_equal_steps(batch: TabularBatch, initial_q: Doubles, **settings: Any) -> Doubles:
     return sampled_updates(batch, initial_q, **settings, omega=0.0)
 
 
 def without_a_future(
-    batch: TabularBatch, initial_q: Floats, *, discount: float, **settings: Any
-) -> Floats:
+    batch: TabularBatch, initial_q: Doubles, *, discount: float, **settings: Any
+) -> Doubles:
     return bcql(batch, initial_q, discount=0.0, **settings)
 
 
-def true_dynamics(mdp: FiniteMDP, batch: TabularBatch, initial_q: Floats) -> FiniteMDP:
+def true_dynamics(mdp: FiniteMDP, batch: TabularBatch, initial_q: Doubles) -> FiniteMDP:
     """M_B with p_M wherever anything was seen."""
     learned = batch_mdp(mdp, batch, initial_q)
     learned.transitions[:-1, :, :-1][batch.pairs] = mdp.transitions[batch.pairs]
@@ -661,43 +666,43 @@ def true_dynamics(mdp: FiniteMDP, batch: TabularBatch, initial_q: Floats) -> Fin
     return learned
 
 
-def optimum_under_true_dynamics(mdp: FiniteMDP, batch: TabularBatch, initial_q: Floats) -> Floats:
+def optimum_under_true_dynamics(mdp: FiniteMDP, batch: TabularBatch, initial_q: Doubles) -> Doubles:
     q = value_iteration(true_dynamics(mdp, batch, initial_q))[:-1]
     return np.where(mdp.terminal[:, None], initial_q, q)
 
 
-def no_error(mdp: FiniteMDP, batch: TabularBatch, policy: Floats, initial_q: Floats) -> Floats:
+def no_error(mdp: FiniteMDP, batch: TabularBatch, policy: Doubles, initial_q: Doubles) -> Doubles:
     return no_values(mdp)
 
 
 def recursion_without_s_init(
-    mdp: FiniteMDP, batch: TabularBatch, policy: Floats, initial_q: Floats
-) -> Floats:
+    mdp: FiniteMDP, batch: TabularBatch, policy: Doubles, initial_q: Doubles
+) -> Doubles:
     error = extrapolation_error_by_recursion(mdp, batch, policy, initial_q)
     return error + np.where(batch.pairs, 0.0, initial_q)
 
 
-def error_wherever_it_is(mdp: FiniteMDP, policy: Floats, error: Floats) -> float:
+def error_wherever_it_is(mdp: FiniteMDP, policy: Doubles, error: Doubles) -> float:
     return float((policy * np.abs(error)).sum())
 
 
-def reached_or_not(mdp: FiniteMDP, policy: Floats) -> Flags:
+def reached_or_not(mdp: FiniteMDP, policy: Doubles) -> Flags:
     return ~mdp.terminal
 
 
-def constrained_everywhere(mdp: FiniteMDP, policy: Floats, batch: TabularBatch) -> bool:
+def constrained_everywhere(mdp: FiniteMDP, policy: Doubles, batch: TabularBatch) -> bool:
     return not ((policy > 0) & ~batch.pairs)[~mdp.terminal].any()
 
 
-def first_action(batch: TabularBatch) -> Floats:
+def first_action(batch: TabularBatch) -> Doubles:
     return deterministic_policy(np.zeros(batch.num_states, int), batch.num_actions)
 
 
-def best_of_all_actions(q: Floats, batch: TabularBatch) -> Indices:
+def best_of_all_actions(q: Doubles, batch: TabularBatch) -> Indices:
     return greedy(q)
 
 
-def worst_in_batch(q: Floats, batch: TabularBatch) -> Indices:
+def worst_in_batch(q: Doubles, batch: TabularBatch) -> Indices:
     return greedy(-q, batch.pairs)
 
 

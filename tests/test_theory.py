@@ -16,7 +16,7 @@ from bcq.paper.theory import CLAIMS
 from bcq.tabular import KernelBasedRL, TabularBatch, greedy, illustrations, q_learning
 from bcq.tabular import walk as theory
 from bcq.tabular.illustrations import counterexample, learn_grid, measure_causes
-from bcq.tabular.mdp import Floats, Indices
+from bcq.tabular.mdp import Doubles, Indices
 from bcq.tabular.theorems import STATEMENTS, Statement
 
 
@@ -70,15 +70,15 @@ def theory_record(folder: Path) -> Any:
     return json.loads((folder / jobs.directory_name(kinds.Theory()) / "theory.json").read_text())
 
 
-def best_of_all_actions(q: Floats, batch: TabularBatch) -> Indices:
+def best_of_all_actions(q: Doubles, batch: TabularBatch) -> Indices:
     return greedy(q)
 
 
-def no_future(learner: KernelBasedRL) -> Floats:
+def no_future(learner: KernelBasedRL) -> Doubles:
     return np.zeros(len(learner.batch.rewards))
 
 
-def optimal_actions(learner: KernelBasedRL, states: Floats) -> Indices:
+def optimal_actions(learner: KernelBasedRL, states: Doubles) -> Indices:
     return np.array([1, 0])
 
 

@@ -20,14 +20,14 @@ import bcq
 from bcq.data.bounds import ActionBounds
 from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
-from bcq.runs.values import measure_run, values_by_step
+from bcq.runs.value_logs import measure_run, values_by_step
 from bcq.simulation.environments import (
     make,
     set_simulator_state,
     simulator_state,
     state_from_observation,
 )
-from bcq.simulation.values import (
+from bcq.simulation.true_values import (
     HORIZON,
     Values,
     average_ranks,
@@ -160,7 +160,7 @@ def test_a_policy_draws_anew_at_each_step_of_each_rollout(monkeypatch: pytest.Mo
     dataset, seed = make_batch(), 5
     firsts = np.abs(dataset.observations + dataset.actions)[:, 0]
     rows = np.array([np.argmax(firsts > CLIFF), 3, 50, 100])  # one ends at once: the others stay
-    monkeypatch.setattr("bcq.simulation.values.HORIZON", 5)
+    monkeypatch.setattr("bcq.simulation.true_values.HORIZON", 5)
     policy = Policy(Restless(), dataset.task)
     truths, _ = true_values(policy, dataset, NAME, rows, DISCOUNT, seed)
     for pair, row in enumerate(rows.tolist()):
@@ -178,7 +178,7 @@ def test_a_policy_draws_anew_at_each_step_of_each_rollout(monkeypatch: pytest.Mo
 def test_rollouts_stop_after_a_thousand_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert HORIZON == 1_000
     dataset = make_batch()
-    monkeypatch.setattr("bcq.simulation.values.HORIZON", 5)
+    monkeypatch.setattr("bcq.simulation.true_values.HORIZON", 5)
     rows = np.arange(10)
     truths, _ = true_values(policy_for(dataset), dataset, NAME, rows, DISCOUNT, 0)
     np.testing.assert_allclose(truths, closed_form(dataset, rows, 5), atol=1e-4)
@@ -187,7 +187,7 @@ def test_rollouts_stop_after_a_thousand_steps(monkeypatch: pytest.MonkeyPatch) -
 def test_pairs_are_drawn_from_a_stream_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Role 4 of the seed 1: neither the evaluation's numbers nor the learner's."""
     dataset = make_batch()
-    monkeypatch.setattr("bcq.simulation.values.HORIZON", 1)
+    monkeypatch.setattr("bcq.simulation.true_values.HORIZON", 1)
     values = measure_values(policy_for(dataset), dataset, NAME, discount=DISCOUNT, seed=1)
     own = np.random.SeedSequence(1, spawn_key=(4,)).generate_state(1)[0] >> 1
     drawn = np.random.default_rng(int(own)).choice(len(dataset), 100, replace=False)
@@ -369,7 +369,7 @@ def test_a_simulator_that_cannot_be_set_is_refused() -> None:
 def test_without_a_time_limit_both_truths_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = gymnasium.envs.registration.EnvSpec("Endless-v0", lambda **_: Decay())
     monkeypatch.setitem(gymnasium.registry, "Endless-v0", spec)
-    monkeypatch.setattr("bcq.simulation.values.HORIZON", 40)
+    monkeypatch.setattr("bcq.simulation.true_values.HORIZON", 40)
     dataset, rows = make_batch(), np.array([0, 20, 45])  # two of them first of their episodes
     truths, limited = true_values(policy_for(dataset), dataset, "Endless-v0", rows, DISCOUNT, 0)
     np.testing.assert_allclose(truths, closed_form(dataset, rows, 40), atol=1e-4)
@@ -390,7 +390,7 @@ def test_measuring_closes_what_it_made_and_can_be_interrupted(
 
     monkeypatch.setattr(Decay, "__init__", create)
     monkeypatch.setattr(Decay, "close", close)
-    monkeypatch.setattr("bcq.simulation.values.HORIZON", 5)
+    monkeypatch.setattr("bcq.simulation.true_values.HORIZON", 5)
     dataset = make_batch()
     require_measurable(bcq.DDPGConfig(hidden_sizes=(4,)), dataset, NAME)
     measured = measure_values(policy_for(dataset), dataset, NAME, discount=DISCOUNT, window=9)
@@ -416,7 +416,7 @@ def test_rollouts_that_end_compile_for_few_numbers_of_them(
         return original(learner, observations, *others)
 
     monkeypatch.setattr("bcq.training.policy.act_in_rows", watched)
-    monkeypatch.setattr("bcq.simulation.values.HORIZON", 3)
+    monkeypatch.setattr("bcq.simulation.true_values.HORIZON", 3)
     dataset = make_batch()
     values = measure_values(policy_for(dataset), dataset, NAME, discount=DISCOUNT, seed=1)
     ended = np.abs(dataset.observations + dataset.actions)[values.rows, 0] > CLIFF
@@ -447,7 +447,7 @@ def test_a_runs_pairs_depend_on_seed_and_step_and_are_of_rows_seen_so_far(tmp_pa
         concurrent=True,
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bcq.simulation.values.HORIZON", 1)
+        patch.setattr("bcq.simulation.true_values.HORIZON", 1)
         run = bcq.train_run(tmp_path / "run", config, schedule, dataset)
         assert measure_run(run, dataset, NAME).rows.tolist() == drawn_pairs(0, 160)
     values = values_by_step(run)
@@ -489,7 +489,7 @@ def test_measuring_during_training_changes_nothing_of_it_and_is_stored_raw(tmp_p
     assert rows[0].keys() == {"step", "row", "estimate", "truth", "limited"}
     assert Values.from_pairs(rows[100:]).truths.tolist() == last.truths.tolist()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bcq.simulation.values.HORIZON", 1)
+        patch.setattr("bcq.simulation.true_values.HORIZON", 1)
         rows = [measure_run(runs[0], dataset, NAME, seed=seed).rows.tolist() for seed in (0, 1)]
     assert rows[0] != rows[1]
     for seed in (0, 1):

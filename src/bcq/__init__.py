@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bcq.runs.schedules import Schedule
     from bcq.simulation.batches import load
     from bcq.simulation.evaluation import Evaluation, evaluate
-    from bcq.simulation.values import Values, measure_values
+    from bcq.simulation.true_values import Values, measure_values
     from bcq.system.errors import BCQError, InputError
     from bcq.training.loop import train
     from bcq.training.policy import Policy
@@ -55,7 +55,7 @@ PLACES = {
     "bcq.runs.recording": ("train_run",),
     "bcq.runs.schedules": ("Schedule",),
     "bcq.training.loop": ("train",),
-    "bcq.simulation.values": ("Values", "measure_values"),
+    "bcq.simulation.true_values": ("Values", "measure_values"),
 }
 
 

@@ -17,14 +17,20 @@ Metrics = dict[str, Array]
 Model = TypeVar("Model")
 
 
-class Minibatch(NamedTuple):
-    """Transitions, one a row; actions on the [-1, 1] scale."""
+class Transitions(NamedTuple):
+    """Transitions on the device, one per row; actions on the [-1, 1] scale."""
 
     observations: Array  # (batch, observation_size)
     actions: Array  # (batch, action_size)
     rewards: Array  # (batch,)
     next_observations: Array  # (batch, observation_size)
     terminated: Array  # (batch,), true where the environment itself ended, not a time limit
+
+
+class Minibatch(Transitions):
+    """The transitions of one update, drawn at random."""
+
+    __slots__ = ()
 
 
 class Acting(Protocol):

@@ -20,7 +20,7 @@ from bcq.runs.configuration import LoggedBatch
 from bcq.runs.directory import Run
 from bcq.runs.recording import train_run
 from bcq.runs.schedules import Schedule
-from bcq.runs.values import measure_run
+from bcq.runs.value_logs import measure_run
 from bcq.simulation.environments import require_registered
 from bcq.simulation.evaluation import evaluate
 from bcq.system import progress

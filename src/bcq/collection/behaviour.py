@@ -17,11 +17,11 @@ import numpy as np
 from jax import Array
 
 from bcq.algorithms import DDPG, DDPGConfig
-from bcq.algorithms.learning import Minibatch
+from bcq.algorithms.learning import Transitions
 from bcq.algorithms.networks import Actor
 from bcq.collection.buffer import (
     RowFile,
-    Rows,
+    StoredRows,
     as_dataset,
     as_rows,
     empty_on_device,
@@ -51,7 +51,7 @@ class Agent:
     """A behavioural agent in the middle of its life, at the end of an episode."""
 
     learner: DDPG
-    buffer: Minibatch
+    buffer: Transitions
     steps: int = 0  # time steps, and updates
     episodes: int = 0
 
@@ -183,7 +183,7 @@ def act(actor: Actor, observations: Array) -> Array:
     return actor(observations)
 
 
-def learn(recorder: Recorder, agent: Agent, rows: Rows, keys: Keys) -> None:
+def learn(recorder: Recorder, agent: Agent, rows: StoredRows, keys: Keys) -> None:
     """One update for each row of an episode that has ended, from all rows so far."""
     agent.buffer = write_to_device(agent.buffer, rows, agent.steps, recorder.run.task.bounds)
     end = agent.steps + len(rows)

@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from bcq.algorithms.learning import Minibatch
+from bcq.algorithms.learning import Transitions
 from bcq.data.bounds import ActionBounds, TaskSpec
 from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
@@ -21,7 +21,7 @@ from bcq.simulation.rollouts import Step
 from bcq.system.errors import InputError
 from bcq.system.files import require_regular
 
-Rows = NDArray[Any]  # structured: a field a column of the batch
+StoredRows = NDArray[Any]  # structured: a field a column of the batch
 WRITE_ROWS = 1_000  # rows that one write to the device takes
 
 
@@ -44,7 +44,7 @@ def row_type(environment: Environment) -> np.dtype[Any]:
     return np.dtype(fields)
 
 
-def as_rows(steps: Iterable[Step], kind: np.dtype[Any]) -> Rows:
+def as_rows(steps: Iterable[Step], kind: np.dtype[Any]) -> StoredRows:
     """Steps of one or several episodes as rows, episode after episode."""
     steps = list(steps)
     episodes = np.concatenate([step.episodes for step in steps])
@@ -67,7 +67,7 @@ class RowFile:
         self.path = path
         self.kind = kind
 
-    def append(self, rows: Rows) -> None:
+    def append(self, rows: StoredRows) -> None:
         """Adds rows."""
         try:
             with self.path.open("ab") as file:
@@ -91,22 +91,24 @@ class RowFile:
                 )
             file.truncate(size)
 
-    def read(self) -> Rows:
+    def read(self) -> StoredRows:
         """All rows."""
         return np.fromfile(self.path, self.kind)
 
 
-def as_dataset(rows: Rows, bounds: ActionBounds, provenance: Provenance, source: str) -> Dataset:
+def as_dataset(
+    rows: StoredRows, bounds: ActionBounds, provenance: Provenance, source: str
+) -> Dataset:
     """Rows as a batch."""
     arrays = {name: np.ascontiguousarray(rows[name]) for name in rows.dtype.names or ()}
     return Dataset.from_columns(Columns(source, arrays, provenance), bounds)
 
 
-def empty_on_device(task: TaskSpec, capacity: int) -> Minibatch:
+def empty_on_device(task: TaskSpec, capacity: int) -> Transitions:
     """Room for so many rows, and for what the last write may reach beyond them."""
     capacity += WRITE_ROWS
     observations = jnp.empty((capacity, task.observation_size))
-    return Minibatch(
+    return Transitions(
         observations=observations,
         actions=jnp.empty((capacity, task.action_size)),
         rewards=jnp.empty(capacity),
@@ -115,22 +117,24 @@ def empty_on_device(task: TaskSpec, capacity: int) -> Minibatch:
     )
 
 
-def write_to_device(buffer: Minibatch, rows: Rows, start: int, bounds: ActionBounds) -> Minibatch:
+def write_to_device(
+    buffer: Transitions, rows: StoredRows, start: int, bounds: ActionBounds
+) -> Transitions:
     """Puts rows into the buffer from row `start` on; what was there is used up."""
     for first in range(0, len(rows), WRITE_ROWS):
         part = rows[first : first + WRITE_ROWS]
         padded = np.zeros(WRITE_ROWS, rows.dtype)
         padded[: len(part)] = part
         padded["actions"] = bounds.normalise(padded["actions"])
-        new = Minibatch(*(jnp.asarray(padded[name]) for name in Minibatch._fields))
+        new = Transitions(*(jnp.asarray(padded[name]) for name in Transitions._fields))
         buffer = write_in_place(buffer, new, start + first)
     return buffer
 
 
 @partial(jax.jit, donate_argnums=0)
-def write_in_place(buffer: Minibatch, new: Minibatch, start: Array | int) -> Minibatch:
+def write_in_place(buffer: Transitions, new: Transitions, start: Array | int) -> Transitions:
     """The buffer with new rows, in the memory of the old one."""
-    return Minibatch(
+    return Transitions(
         *(
             jax.lax.dynamic_update_slice_in_dim(column, rows, start, axis=0)
             for column, rows in zip(buffer, new, strict=True)

@@ -12,7 +12,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bcq.algorithms import DDPGConfig
 from bcq.algorithms.learning import check_settings
@@ -25,7 +24,7 @@ from bcq.data.dataset import Dataset
 from bcq.data.saving import require_new, save
 from bcq.runs.schedules import BehaviourSchedule
 from bcq.simulation.environments import Environment, make, task_of
-from bcq.simulation.rollouts import Step, lockstep
+from bcq.simulation.rollouts import RowNumbers, Step, lockstep
 from bcq.system import interruption
 from bcq.system.errors import InputError, InterruptionError, require_seed
 from bcq.system.files import locked, make_directory, read_json, write_text
@@ -42,7 +41,7 @@ class Wave(NamedTuple):
     generators: Sequence[np.random.Generator]  # one an episode
 
 
-class Behaviour(Protocol):
+class FixedBehaviour(Protocol):
     """Who acts while a batch is collected."""
 
     @property
@@ -50,7 +49,7 @@ class Behaviour(Protocol):
         """In words, for the batch's attributes."""
         ...
 
-    def act(self, observations: Floats, rows: NDArray[np.int64], time: int, wave: Wave) -> Floats:
+    def act(self, observations: Floats, rows: RowNumbers, time: int, wave: Wave) -> Floats:
         """An action a row; row i may draw from generator i of the wave."""
         ...
 
@@ -62,7 +61,7 @@ class UniformlyRandom:
     bounds: ActionBounds
     description: str = "uniform"
 
-    def act(self, observations: Floats, rows: NDArray[np.int64], time: int, wave: Wave) -> Floats:
+    def act(self, observations: Floats, rows: RowNumbers, time: int, wave: Wave) -> Floats:
         """Looks at nothing."""
         del observations, time
         low, high = self.bounds.low, self.bounds.high
@@ -88,7 +87,7 @@ class Demonstrator:
             f"otherwise noise {self.noise:g}"
         )
 
-    def act(self, observations: Floats, rows: NDArray[np.int64], time: int, wave: Wave) -> Floats:
+    def act(self, observations: Floats, rows: RowNumbers, time: int, wave: Wave) -> Floats:
         """The expert's action plus noise, clipped to the bounds, or a random one."""
         policy = self.expert.policy
         bounds, size = policy.task.bounds, policy.task.action_size
@@ -111,7 +110,7 @@ class Recipe:
 
     name: str
     environment: str
-    behaviour: Behaviour
+    behaviour: FixedBehaviour
     transitions: int
     seed: int
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bcq.experiments.jobs import Job, directory_name, fingerprint, is_finished, with_needs
 from bcq.experiments.kinds import Batch, Behaviour, Experts, Theory, Training
 from bcq.runs.directory import Run, returns_by_step
-from bcq.runs.values import values_by_step
+from bcq.runs.value_logs import values_by_step
 from bcq.system.errors import InputError
 from bcq.system.files import Row, as_json_lines, read_json, require_regular, write_text
 

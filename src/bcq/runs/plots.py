@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from bcq.runs.configuration import LoggedBatch
 from bcq.runs.directory import Run, returns_by_step
-from bcq.runs.values import values_by_step
-from bcq.simulation.values import Values
+from bcq.runs.value_logs import values_by_step
+from bcq.simulation.true_values import Values
 from bcq.system.colours import BATCH_COLOUR, COLOURS
 from bcq.system.files import replacing
 

@@ -15,7 +15,7 @@ from bcq.runs.origin import Origin
 from bcq.runs.recorder import Recorder, open_run
 from bcq.runs.schedules import Schedule
 from bcq.simulation.environments import make_for
-from bcq.simulation.values import measure_values, require_measurable
+from bcq.simulation.true_values import measure_values, require_measurable
 from bcq.system import interruption, progress
 from bcq.system.errors import InterruptionError
 from bcq.system.files import locked, make_directory

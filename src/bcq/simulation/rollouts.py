@@ -9,14 +9,15 @@ from numpy.typing import NDArray
 from bcq.data.columns import Flags, Floats
 from bcq.simulation.environments import Environment, SimulatorState, simulator_state
 
-Rows = NDArray[np.int64]
-Act = Callable[[Floats, Rows, int], Floats]  # (observations, which rows, time step) -> actions
+RowNumbers = NDArray[np.int64]
+# (observations, which environments they are of, time step) -> actions
+Act = Callable[[Floats, RowNumbers, int], Floats]
 
 
 class Step(NamedTuple):
     """One time step of the episodes that are still running, one a row."""
 
-    episodes: Rows  # which environments these rows are of
+    episodes: RowNumbers  # which environments these rows are of
     observations: Floats
     states: list[SimulatorState | None]  # before the step
     actions: Floats

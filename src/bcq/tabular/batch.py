@@ -7,9 +7,9 @@ from numpy.random import Generator
 
 from bcq.system.errors import InputError
 from bcq.tabular.mdp import (
+    Doubles,
     FiniteMDP,
     Flags,
-    Floats,
     Indices,
     deterministic_policy,
     reachable,
@@ -24,7 +24,7 @@ class TabularBatch:
 
     states: Indices
     actions: Indices
-    rewards: Floats
+    rewards: Doubles
     next_states: Indices
     num_actions: int
     terminal: Flags  # (states,): which states end an episode
@@ -103,7 +103,7 @@ def batch_of(
 
 
 def collect(
-    mdp: FiniteMDP, policy: Floats, random: Generator, *, episodes: int, time_limit: int
+    mdp: FiniteMDP, policy: Doubles, random: Generator, *, episodes: int, time_limit: int
 ) -> TabularBatch:
     """Trajectories of a policy, each ended by a terminal state or by the time limit."""
     require_policy(mdp, policy)
@@ -174,7 +174,7 @@ def require_coherent(batch: TabularBatch) -> None:
         )
 
 
-def batch_constrained_policy(batch: TabularBatch) -> Floats:
+def batch_constrained_policy(batch: TabularBatch) -> Doubles:
     """Some policy that takes a logged action wherever one is (Theorem 2); undefined elsewhere."""
     require_coherent(batch)
     pairs = batch.pairs
@@ -182,19 +182,19 @@ def batch_constrained_policy(batch: TabularBatch) -> Floats:
     return deterministic_policy(actions, batch.num_actions)
 
 
-def is_batch_constrained(mdp: FiniteMDP, policy: Floats, batch: TabularBatch) -> bool:
+def is_batch_constrained(mdp: FiniteMDP, policy: Doubles, batch: TabularBatch) -> bool:
     """Whether every action it can take, wherever it can get to, is in B (Section 4.1)."""
     taken = reachable(mdp, policy)[:, None] & (policy > 0)
     undefined = reachable(mdp, policy) & ~(policy > 0).any(axis=1)
     return not (taken & ~batch.pairs).any() and not undefined.any()
 
 
-def require_initial_q(batch: TabularBatch, initial_q: Floats) -> None:
+def require_initial_q(batch: TabularBatch, initial_q: Doubles) -> None:
     """Refuses initial values of another shape, or that are not finite."""
     require_finite("initial_q", initial_q, (batch.num_states, batch.num_actions))
 
 
-def batch_mdp(mdp: FiniteMDP, batch: TabularBatch, initial_q: Floats) -> FiniteMDP:
+def batch_mdp(mdp: FiniteMDP, batch: TabularBatch, initial_q: Doubles) -> FiniteMDP:
     """M_B: the MDP that Q-learning on the batch solves (Theorem 1).
 
     It has one more state, s_init, the last and terminal. A pair that was never seen leads there and

@@ -4,30 +4,32 @@ import numpy as np
 from numpy.random import Generator
 
 from bcq.tabular.batch import TabularBatch, batch_mdp, batch_of
-from bcq.tabular.mdp import FiniteMDP, Floats, Indices, evaluate_policy, visitation
+from bcq.tabular.mdp import Doubles, FiniteMDP, Indices, evaluate_policy, visitation
 
 
-def with_s_init(policy: Floats) -> Floats:
+def with_s_init(policy: Doubles) -> Doubles:
     """The policy on M_B's states; no action is taken in s_init."""
     return np.concatenate([policy, np.zeros((1, policy.shape[1]))])
 
 
-def batch_values(mdp: FiniteMDP, batch: TabularBatch, policy: Floats, initial_q: Floats) -> Floats:
+def batch_values(
+    mdp: FiniteMDP, batch: TabularBatch, policy: Doubles, initial_q: Doubles
+) -> Doubles:
     """Q^pi_B, the policy's value in M_B."""
     q = evaluate_policy(batch_mdp(mdp, batch, initial_q), with_s_init(policy))
     return q[: mdp.num_states]
 
 
 def extrapolation_error(
-    mdp: FiniteMDP, batch: TabularBatch, policy: Floats, initial_q: Floats
-) -> Floats:
+    mdp: FiniteMDP, batch: TabularBatch, policy: Doubles, initial_q: Doubles
+) -> Doubles:
     """Epsilon_MDP(s, a) = Q^pi(s, a) - Q^pi_B(s, a) (Eq. 7, Definition 2)."""
     return evaluate_policy(mdp, policy) - batch_values(mdp, batch, policy, initial_q)
 
 
 def extrapolation_error_by_recursion(
-    mdp: FiniteMDP, batch: TabularBatch, policy: Floats, initial_q: Floats
-) -> Floats:
+    mdp: FiniteMDP, batch: TabularBatch, policy: Doubles, initial_q: Doubles
+) -> Doubles:
     """The same from its Bellman-like equation (Eq. 8, 16, Remark 1).
 
     The sum over s' includes s_init, which M never reaches and an unseen pair always does in M_B;
@@ -53,7 +55,7 @@ def extrapolation_error_by_recursion(
     return np.linalg.solve(system, difference.ravel()).reshape(states, actions)
 
 
-def total_extrapolation_error(mdp: FiniteMDP, policy: Floats, error: Floats) -> float:
+def total_extrapolation_error(mdp: FiniteMDP, policy: Doubles, error: Doubles) -> float:
     """Sum_s mu_pi(s) sum_a pi(a|s) |epsilon_MDP(s, a)| (Eq. 9, 14, Definition 3)."""
     return float((visitation(mdp, policy)[:, None] * policy * np.abs(error)).sum())
 
@@ -74,8 +76,8 @@ def drawn_successors(
 
 
 def error_of_absent_data(
-    mdp: FiniteMDP, policy: Floats, initial_q: Floats, shares: Floats, random: Generator
-) -> Floats:
+    mdp: FiniteMDP, policy: Doubles, initial_q: Doubles, shares: Doubles, random: Generator
+) -> Doubles:
     """Absent data: the total error when only a share of the pairs is in the batch."""
     pairs = np.argwhere(np.broadcast_to(~mdp.terminal[:, None], mdp.transitions.shape[:2]))
     order = random.permutation(len(pairs))
@@ -90,8 +92,8 @@ def error_of_absent_data(
 
 
 def error_of_model_bias(
-    mdp: FiniteMDP, policy: Floats, counts: Indices, random: Generator, *, repeats: int = 20
-) -> Floats:
+    mdp: FiniteMDP, policy: Doubles, counts: Indices, random: Generator, *, repeats: int = 20
+) -> Doubles:
     """Model bias (Eq. 4): the total error against N(s, a), every pair seen equally often."""
     nothing = np.zeros((mdp.num_states, mdp.num_actions))
     errors = np.zeros((len(counts), repeats))
@@ -104,8 +106,8 @@ def error_of_model_bias(
 
 
 def error_of_training_mismatch(
-    mdp: FiniteMDP, policy: Floats, behaviour: Floats, features: Floats, shares: Floats
-) -> Floats:
+    mdp: FiniteMDP, policy: Doubles, behaviour: Doubles, features: Doubles, shares: Doubles
+) -> Doubles:
     """Training mismatch (Eq. 5): nothing absent, nothing biased, but a model that cannot fit all.
 
     The true Q^pi is fitted by least squares on features (states, actions, size), each pair weighted

@@ -12,9 +12,9 @@ from bcq.tabular.extrapolation import (
 )
 from bcq.tabular.kernel import KernelBasedRL, embed
 from bcq.tabular.mdp import (
+    Doubles,
     FiniteMDP,
     Flags,
-    Floats,
     Indices,
     deterministic_policy,
     evaluate_policy,
@@ -44,13 +44,13 @@ class Counterexample:
     """Figure 6: two states, two actions, and the optimal policy's own two tuples as the batch."""
 
     discount: float
-    kernel_q: Floats
+    kernel_q: Doubles
     kernel_actions: Indices
-    bcql_q: Floats
+    bcql_q: Doubles
     bcql_actions: Indices
 
     @property
-    def true_values(self) -> Floats:
+    def true_values(self) -> Doubles:
         """Q(s0, a1) = 1 / (1 - gamma^2) and Q(s1, a0) = gamma / (1 - gamma^2)."""
         return np.array([1.0, self.discount]) / (1 - self.discount**2)
 
@@ -105,11 +105,11 @@ class Grid:
     mdp: FiniteMDP
     batch: TabularBatch
     free: Flags  # states that are no walls
-    q: dict[str, Floats]  # truth, Q-learning, BCQL: what each believes
-    policies: dict[str, Floats]
-    worth: dict[str, Floats]  # what each policy truly earns from each state
+    q: dict[str, Doubles]  # truth, Q-learning, BCQL: what each believes
+    policies: dict[str, Doubles]
+    worth: dict[str, Doubles]  # what each policy truly earns from each state
 
-    def believed(self, name: str) -> Floats:
+    def believed(self, name: str) -> Doubles:
         """V(s) as the learner sees it."""
         return (self.q[name] * self.policies[name]).sum(axis=1)
 
@@ -142,7 +142,7 @@ def learn_grid(seed: int) -> Grid:
     return Grid(mdp, batch, ~np.isin(np.arange(mdp.num_states), walls), q, policies, worth)
 
 
-def measure_causes(seed: int) -> dict[str, tuple[Floats, Floats]]:
+def measure_causes(seed: int) -> dict[str, tuple[Doubles, Doubles]]:
     """Section 3's three causes, each alone."""
     random = np.random.default_rng(seed)
     mdp = random_mdp(random, num_states=8, num_actions=3, deterministic=False)

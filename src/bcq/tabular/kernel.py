@@ -7,22 +7,22 @@ import numpy as np
 
 from bcq.system.errors import InputError
 from bcq.tabular.batch import TabularBatch
-from bcq.tabular.mdp import Flags, Floats, Indices, require_finite
+from bcq.tabular.mdp import Doubles, Flags, Indices, require_finite
 
-Kernel = Callable[[Floats], Floats]
+Kernel = Callable[[Doubles], Doubles]
 
 
-def gaussian(distances: Floats) -> Floats:
+def gaussian(distances: Doubles) -> Doubles:
     """exp(-d^2)."""
     return np.exp(-(distances**2))
 
 
-def laplacian(distances: Floats) -> Floats:
+def laplacian(distances: Doubles) -> Doubles:
     """exp(-d)."""
     return np.exp(-distances)
 
 
-def triangular(distances: Floats) -> Floats:
+def triangular(distances: Doubles) -> Doubles:
     """1 - d, and 0 beyond 1."""
     return np.maximum(1 - distances, 0.0)
 
@@ -31,10 +31,10 @@ def triangular(distances: Floats) -> Floats:
 class KernelBatch:
     """Tuples with vector states."""
 
-    states: Floats  # (tuples, size)
+    states: Doubles  # (tuples, size)
     actions: Indices
-    rewards: Floats
-    next_states: Floats
+    rewards: Doubles
+    next_states: Doubles
     terminated: Flags
 
     def __post_init__(self) -> None:
@@ -53,7 +53,7 @@ class KernelBatch:
             require_finite(name, getattr(self, name), shape)
 
 
-def embed(batch: TabularBatch, positions: Floats | None = None) -> KernelBatch:
+def embed(batch: TabularBatch, positions: Doubles | None = None) -> KernelBatch:
     """Finite states as vectors: state i at position i on a line, unless positions are given."""
     if positions is None:
         positions = np.arange(batch.num_states, dtype=float)[:, None]
@@ -86,7 +86,7 @@ class KernelBasedRL:
         if len(wrong):
             raise InputError(f"actions, tuple {wrong[0]}: {actions[wrong[0]]} is not in 0..{last}")
 
-    def weights(self, states: Floats, action: int) -> Floats:
+    def weights(self, states: Doubles, action: int) -> Doubles:
         """Kappa^a_tau(s, s_B) of each state and tuple (Eq. 20); a tuple of another action has 0."""
         with np.errstate(over="ignore"):  # at a tiny bandwidth others are infinitely far
             distances = np.linalg.norm(states[:, None] - self.batch.states[None], axis=2)
@@ -100,7 +100,7 @@ class KernelBasedRL:
             )
         return similarity / mass
 
-    def learn(self, tolerance: float = 1e-13) -> Floats:
+    def learn(self, tolerance: float = 1e-13) -> Doubles:
         """V(s') of each tuple: the best value at s' of the actions that the batch has there."""
         batch = self.batch
         same = (batch.next_states[:, None] == batch.states[None]).all(axis=2)
@@ -128,13 +128,13 @@ class KernelBasedRL:
                 return best
             values = best
 
-    def q(self, states: Floats) -> Floats:
+    def q(self, states: Doubles) -> Doubles:
         """Q(s, a) for all actions, logged at s or not: here it extrapolates. (states, actions)."""
         returns = self.batch.rewards + self.discount * self.learn()
         return np.stack(
             [self.weights(states, a) @ returns for a in range(self.num_actions)], axis=1
         )
 
-    def act(self, states: Floats) -> Indices:
+    def act(self, states: Doubles) -> Indices:
         """argmax_a Q(s, a) over all actions."""
         return self.q(states).argmax(axis=1)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bcq.system.errors import InputError
 
-Floats = NDArray[np.float64]
+Doubles = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Indices = NDArray[np.int64]
 
@@ -29,10 +29,10 @@ class FiniteMDP:
     Nothing happens after a terminal state: its value is 0 and its rows are ignored.
     """
 
-    transitions: Floats  # p(s'|s, a): (states, actions, states)
-    rewards: Floats  # r(s, a, s'): (states, actions, states)
+    transitions: Doubles  # p(s'|s, a): (states, actions, states)
+    rewards: Doubles  # r(s, a, s'): (states, actions, states)
     discount: float
-    start: Floats  # (states,)
+    start: Doubles  # (states,)
     terminal: Flags  # (states,)
 
     def __post_init__(self) -> None:
@@ -72,23 +72,23 @@ class FiniteMDP:
         return bool(np.isin(self.transitions[~self.terminal], (0.0, 1.0)).all())
 
     @property
-    def expected_rewards(self) -> Floats:
+    def expected_rewards(self) -> Doubles:
         """E[r | s, a], (states, actions); 0 at terminal states."""
         rewards = (self.transitions * self.rewards).sum(axis=2)
         return np.where(self.terminal[:, None], 0.0, rewards)
 
-    def backup(self, values: Floats) -> Floats:
+    def backup(self, values: Doubles) -> Doubles:
         """E[r + gamma V(s')] of each pair (Eq. 1), (states, actions)."""
         future = self.transitions @ np.where(self.terminal, 0.0, values)
         return self.expected_rewards + self.discount * np.where(self.terminal[:, None], 0.0, future)
 
 
-def deterministic_policy(actions: Indices, num_actions: int) -> Floats:
+def deterministic_policy(actions: Indices, num_actions: int) -> Doubles:
     """Pi(a|s) of one action a state; -1, an undefined action, gives a row of zeros."""
     return (actions[:, None] == np.arange(num_actions)).astype(float)
 
 
-def require_policy(mdp: FiniteMDP, policy: Floats) -> None:
+def require_policy(mdp: FiniteMDP, policy: Doubles) -> None:
     """Refuses what is no pi(a|s); a row of zeros is an undefined action."""
     shape = (mdp.num_states, mdp.num_actions)
     if policy.shape != shape:
@@ -99,7 +99,7 @@ def require_policy(mdp: FiniteMDP, policy: Floats) -> None:
         raise InputError(f"policy: is not a distribution at state {int(np.argmin(right))}")
 
 
-def evaluate_policy(mdp: FiniteMDP, policy: Floats) -> Floats:
+def evaluate_policy(mdp: FiniteMDP, policy: Doubles) -> Doubles:
     """Q^pi, the fixed point of the Bellman operator (Eq. 1), by a linear solve.
 
     Where the policy is undefined, nothing more is earned.
@@ -114,7 +114,7 @@ def evaluate_policy(mdp: FiniteMDP, policy: Floats) -> Floats:
 
 def value_iteration(
     mdp: FiniteMDP, allowed: Flags | None = None, tolerance: float = 1e-12
-) -> Floats:
+) -> Doubles:
     """Q*, or the best that the allowed actions (states, actions) can do, to the tolerance.
 
     A state without any allowed action is worth 0: no policy is defined there.
@@ -132,13 +132,13 @@ def value_iteration(
         values = best
 
 
-def greedy(q: Floats, allowed: Flags | None = None) -> Indices:
+def greedy(q: Doubles, allowed: Flags | None = None) -> Indices:
     """The best allowed action of each state, -1 where none is."""
     allowed = np.ones(q.shape, bool) if allowed is None else allowed
     return np.where(allowed.any(axis=1), np.where(allowed, q, -np.inf).argmax(axis=1), -1)
 
 
-def visitation(mdp: FiniteMDP, policy: Floats) -> Floats:
+def visitation(mdp: FiniteMDP, policy: Doubles) -> Doubles:
     """mu_pi(s): (1 - gamma) sum_t gamma^t P(s_t = s), over states in which an action is taken."""
     require_policy(mdp, policy)
     weights = np.where(mdp.terminal[:, None], 0.0, policy)
@@ -147,7 +147,7 @@ def visitation(mdp: FiniteMDP, policy: Floats) -> Floats:
     return np.where(mdp.terminal, 0.0, (1 - mdp.discount) * visits)
 
 
-def reachable(mdp: FiniteMDP, policy: Floats) -> Flags:
+def reachable(mdp: FiniteMDP, policy: Doubles) -> Flags:
     """Where mu_pi(s) > 0, told without rounding."""
     require_policy(mdp, policy)
     weights = np.where(mdp.terminal[:, None], 0.0, policy)

@@ -4,20 +4,20 @@ import numpy as np
 
 from bcq.system.errors import InputError
 from bcq.tabular.batch import TabularBatch, batch_mdp, require_coherent, require_initial_q
-from bcq.tabular.mdp import FiniteMDP, Floats, Indices, greedy, value_iteration
+from bcq.tabular.mdp import Doubles, FiniteMDP, Indices, greedy, value_iteration
 
 
 def q_learning(
-    batch: TabularBatch, initial_q: Floats, *, discount: float, updates: int, seed: int = 0
-) -> Floats:
+    batch: TabularBatch, initial_q: Doubles, *, discount: float, updates: int, seed: int = 0
+) -> Doubles:
     """Eq. 6 with the greedy policy: backs up every action, seen in the batch or not."""
     require_initial_q(batch, initial_q)
     return sampled_updates(batch, initial_q, discount=discount, updates=updates, seed=seed)
 
 
 def bcql(
-    batch: TabularBatch, initial_q: Floats, *, discount: float, updates: int, seed: int = 0
-) -> Floats:
+    batch: TabularBatch, initial_q: Doubles, *, discount: float, updates: int, seed: int = 0
+) -> Doubles:
     """Eq. 10 and 15: backs up only actions that the batch has at s'."""
     require_coherent(batch)
     require_initial_q(batch, initial_q)
@@ -28,13 +28,13 @@ def bcql(
 
 def sampled_updates(
     batch: TabularBatch,
-    initial_q: Floats,
+    initial_q: Doubles,
     *,
     discount: float,
     updates: int,
     seed: int,
     omega: float = 0.7,
-) -> Floats:
+) -> Doubles:
     """Temporal-difference updates on tuples drawn uniformly, in plain Python: lists are fastest.
 
     The step size of a pair's n-th update is n^-omega: Robbins-Monro for omega above 0.5, and
@@ -59,13 +59,13 @@ def sampled_updates(
     return np.array(table)
 
 
-def q_learning_fixed_point(mdp: FiniteMDP, batch: TabularBatch, initial_q: Floats) -> Floats:
+def q_learning_fixed_point(mdp: FiniteMDP, batch: TabularBatch, initial_q: Doubles) -> Doubles:
     """Where Q-learning on the batch converges to: the optimum of M_B (Theorem 1)."""
     q = value_iteration(batch_mdp(mdp, batch, initial_q))[: mdp.num_states]
     return np.where(mdp.terminal[:, None], initial_q, q)
 
 
-def bcql_fixed_point(mdp: FiniteMDP, batch: TabularBatch, initial_q: Floats) -> Floats:
+def bcql_fixed_point(mdp: FiniteMDP, batch: TabularBatch, initial_q: Doubles) -> Doubles:
     """Where BCQL converges to: the best of the batch's own actions in M_B (Theorem 4)."""
     require_coherent(batch)
     nothing = np.zeros((1, batch.num_actions), bool)  # at s_init
@@ -74,6 +74,6 @@ def bcql_fixed_point(mdp: FiniteMDP, batch: TabularBatch, initial_q: Floats) -> 
     return np.where(batch.pairs, q, initial_q)
 
 
-def greedy_in_batch(q: Floats, batch: TabularBatch) -> Indices:
+def greedy_in_batch(q: Doubles, batch: TabularBatch) -> Indices:
     """BCQL's policy: the best logged action of each state, -1 outside the batch."""
     return greedy(q, batch.pairs)

@@ -23,9 +23,9 @@ from bcq.tabular.extrapolation import (
     total_extrapolation_error,
 )
 from bcq.tabular.mdp import (
+    Doubles,
     FiniteMDP,
     Flags,
-    Floats,
     deterministic_policy,
     evaluate_policy,
     random_mdp,
@@ -50,12 +50,12 @@ class Statement:
             yield self.violation(np.random.default_rng([seed, case]))
 
 
-def largest(*differences: Floats | float) -> float:
+def largest(*differences: Doubles | float) -> float:
     """The largest absolute value of all; NaN if there is one, which `max` may pass over."""
     return float(np.max([np.abs(one).max() for one in differences]))
 
 
-def random_policy(random: Generator, mdp: FiniteMDP) -> Floats:
+def random_policy(random: Generator, mdp: FiniteMDP) -> Doubles:
     """Any distribution over actions in each state."""
     return random.dirichlet(np.ones(mdp.num_actions), mdp.num_states)
 
@@ -77,12 +77,12 @@ def started_anywhere(random: Generator, mdp: FiniteMDP, among: Flags | None = No
     return replace(mdp, start=np.eye(mdp.num_states)[random.choice(states)])
 
 
-def random_q(random: Generator, mdp: FiniteMDP) -> Floats:
+def random_q(random: Generator, mdp: FiniteMDP) -> Doubles:
     """Initial values of no particular meaning."""
     return random.normal(size=(mdp.num_states, mdp.num_actions))
 
 
-def error_with(mdp: FiniteMDP, batch: TabularBatch, policy: Floats, rewards: Floats) -> float:
+def error_with(mdp: FiniteMDP, batch: TabularBatch, policy: Doubles, rewards: Doubles) -> float:
     """The total extrapolation error under other rewards, with Q0 = 0."""
     changed = replace(mdp, rewards=rewards)
     relabelled = batch_of(changed, batch.states, batch.actions, batch.next_states)
@@ -104,7 +104,7 @@ def remark_1(random: Generator) -> float:
     return largest(by_definition - by_recursion, moved, unseen)
 
 
-def moved_by_the_batch(mdp: FiniteMDP, batch: TabularBatch, policy: Floats, q: Floats) -> Floats:
+def moved_by_the_batch(mdp: FiniteMDP, batch: TabularBatch, policy: Doubles, q: Doubles) -> Doubles:
     """The sum of Eq. 6's updates over all tuples: 0 for what a policy's value converges to."""
     values = np.where(mdp.terminal, 0.0, (policy * q).sum(axis=1))
     targets = batch.rewards + mdp.discount * values[batch.next_states]
@@ -162,7 +162,7 @@ def lemma_1(random: Generator) -> float:
 
 
 def missed_by_all_rewards(
-    mdp: FiniteMDP, batch: TabularBatch, policy: Floats, state: int, action: int
+    mdp: FiniteMDP, batch: TabularBatch, policy: Doubles, state: int, action: int
 ) -> float:
     """1 if none of the rewards 1[(s, a, s')] shows an error, else 0; a single one may cancel."""
     for following in range(mdp.num_states):
@@ -191,7 +191,7 @@ def theorem_2(random: Generator) -> float:
     return largest(exact, float(not error > 1e-9))  # random rewards cancel with probability 0
 
 
-def best_value(mdp: FiniteMDP, allowed: Flags) -> Floats:
+def best_value(mdp: FiniteMDP, allowed: Flags) -> Doubles:
     """What the best map from states to allowed actions truly earns, found by trying all maps."""
     choices = [np.flatnonzero(row) if row.any() else [-1] for row in allowed]
     maps = (deterministic_policy(np.array(one), mdp.num_actions) for one in product(*choices))

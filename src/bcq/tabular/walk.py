@@ -22,7 +22,7 @@ from bcq.tabular.illustrations import (
     learn_grid,
     measure_causes,
 )
-from bcq.tabular.mdp import Floats
+from bcq.tabular.mdp import Doubles
 from bcq.tabular.theorems import STATEMENTS, largest
 
 
@@ -89,7 +89,7 @@ def describe_grid(grid: Grid) -> None:
     print("  Q-learning overestimates actions that are not in the batch; BCQL's estimate is true.")
 
 
-def describe_causes(causes: dict[str, tuple[Floats, Floats]]) -> None:
+def describe_causes(causes: dict[str, tuple[Doubles, Doubles]]) -> None:
     """One line a cause, from its worst case to its best."""
     words = {
         "absent data": ("of the pairs in the batch", "{:.0%}"),
@@ -128,7 +128,7 @@ def check_statements(seed: int) -> bool:
 ARROWS = np.array([(1, 0), (0, 1), (-1, 0), (0, -1)])
 
 
-def panel(axes: Axes, grid: Grid, name: str, title: str, values: Floats, **colours: Any) -> Any:
+def panel(axes: Axes, grid: Grid, name: str, title: str, values: Doubles, **colours: Any) -> Any:
     """The grid in colours: walls dark, a question mark where the batch knows no action."""
     axes.set_title(title, fontsize=10)
     axes.set_facecolor("white")
@@ -185,7 +185,7 @@ def draw_error(grid: Grid) -> Figure:
     return figure
 
 
-def draw_causes(causes: dict[str, tuple[Floats, Floats]]) -> Figure:
+def draw_causes(causes: dict[str, tuple[Doubles, Doubles]]) -> Figure:
     """The error against each cause's amount."""
     figure = Figure(figsize=(10, 2.9), dpi=150, layout="constrained")
     labels = {

@@ -14,6 +14,7 @@ from bcq.algorithms.learning import (
     AlgorithmConfig,
     Metrics,
     Minibatch,
+    Transitions,
     ValueFunction,
 )
 from bcq.data.dataset import Dataset
@@ -84,7 +85,7 @@ def train(
 
 def updates(
     start: tuple[int, Algorithm],
-    batch: Minibatch,
+    batch: Transitions,
     windows: Array,
     keys: Keys,
     *,
@@ -110,12 +111,12 @@ def updates(
         yield Progress(step, learner, metrics)
 
 
-def on_device(dataset: Dataset) -> Minibatch:
+def on_device(dataset: Dataset) -> Transitions:
     """The whole batch where the updates run, its actions on the [-1, 1] scale.
 
     On a CPU columns of a file are not copied: the batch is read-only, so both may hold them.
     """
-    return Minibatch(
+    return Transitions(
         observations=jax.device_put(dataset.observations),
         actions=jax.device_put(dataset.bounds.normalise(dataset.actions)),
         rewards=jax.device_put(dataset.rewards),
@@ -153,7 +154,7 @@ def window_at(windows: Array, step: Array | int) -> Array:
     return windows[jnp.minimum(step, len(windows) - 1)]
 
 
-def sample(batch: Minibatch, window: Array | int, rows: int, key: Array) -> Minibatch:
+def sample(batch: Transitions, window: Array | int, rows: int, key: Array) -> Minibatch:
     """Transitions drawn uniformly from rows [0, window), with replacement."""
     indices = jax.random.randint(key, (rows,), 0, window)
     return Minibatch(*(column[indices] for column in batch))
@@ -162,7 +163,7 @@ def sample(batch: Minibatch, window: Array | int, rows: int, key: Array) -> Mini
 @partial(jax.jit, static_argnums=6)
 def update_until(
     learner: Algorithm,
-    batch: Minibatch,
+    batch: Transitions,
     windows: Array,
     key: Array,
     start: int,
@@ -190,7 +191,7 @@ def update_until(
 
 
 @jax.jit
-def value_estimate(learner: ValueFunction, batch: Minibatch, window: Array, key: Array) -> Array:
+def value_estimate(learner: ValueFunction, batch: Transitions, window: Array, key: Array) -> Array:
     """The paper's estimate: mean Q at state-action pairs of a minibatch."""
     rows = sample(batch, window, ESTIMATE_ROWS, key)
     return learner.value(rows.observations, rows.actions).mean()

@@ -4,7 +4,7 @@ from collections import defaultdict
 
 from bcq.data.dataset import Dataset
 from bcq.runs.directory import Run
-from bcq.simulation.values import Values, measure_values, require_measurable
+from bcq.simulation.true_values import Values, measure_values, require_measurable
 from bcq.system.files import Row, as_json_lines, write_text
 
 

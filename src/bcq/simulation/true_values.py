@@ -22,7 +22,7 @@ from bcq.simulation.environments import (
     state_from_observation,
     time_limit_of,
 )
-from bcq.simulation.rollouts import lockstep
+from bcq.simulation.rollouts import RowNumbers, lockstep
 from bcq.system import interruption
 from bcq.system.errors import InputError
 from bcq.system.progress import Progress
@@ -193,7 +193,7 @@ def true_values(
         set_simulator_state(env, state_at(dataset, env, row))
     left = steps_left(dataset, rows, time_limit_of(environment) or HORIZON)
 
-    def act(observations: Floats, pairs: NDArray[np.int64], time: int) -> Floats:
+    def act(observations: Floats, pairs: RowNumbers, time: int) -> Floats:
         if time == 0:
             return dataset.actions[rows]
         return policy.act(observations, seed=seed, step=time, rows=pairs, capacity=len(rows))
