@@ -24,6 +24,7 @@ from bcq.experiments.runner import (
     LocalProcesses,
     Outcome,
     Running,
+    SharedCores,
     run_jobs,
 )
 from bcq.system import interruption, progress
@@ -240,6 +241,54 @@ def test_a_board_is_drawn_on_terminals_only_and_never_in_silence(
     board.show({}, [A], Outcome([], {}, []))
     board.say("nothing")
     assert screen.getvalue() == ""
+
+
+def test_a_line_is_said_every_ten_seconds_where_no_board_can_be_drawn(
+    tmp_path: Path, clock: list[float]
+) -> None:
+    plain = io.StringIO()
+    board = Board(2, tmp_path, plain)
+    for now in (0.0, 9.9, 10.0, 15.0, 19.9, 20.0):
+        clock[0] = now
+        board.show({}, [A], Outcome([B], {}, []))
+    line = "1 of 2 jobs done, 0 failed, 0 skipped; at least 0 s to go\n"
+    assert plain.getvalue() == line * 2
+
+
+def test_all_of_it_takes_as_long_as_the_longest_job_at_least(
+    tmp_path: Path, clock: list[float]
+) -> None:
+    running = {}
+    for slot, done in enumerate((100, 900)):
+        job = Step(f"x{slot}", length=1_000)
+        at_step(job, done, tmp_path)
+        running[slot] = Running(job, Instant(0), begun=0.0, steps_before=0)
+    clock[0] = 10.0
+    summary = Board(2, tmp_path, Terminal()).summary(running, [], Outcome([], {}, []))
+    assert summary.endswith("; 2 min to go")  # 90 s, and a second for the other
+
+
+def test_where_cores_are_shared_the_first_slot_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+
+    def start(job: Job, folder: Path, *core: str) -> LocalProcess:
+        assert (job, folder, core) == (A, tmp_path, ())  # on no core of its own
+        started.append(LocalProcess(subprocess.Popen(["sleep", "60"])))
+        return started[-1]
+
+    monkeypatch.setattr(runner, "start_worker", start)
+    engine = SharedCores(3)
+    try:
+        found = [engine.start(A, tmp_path, slot) for slot in range(engine.slots)]
+        assert found == started
+        usual = os.getpriority(os.PRIO_PROCESS, 0)
+        priorities = [os.getpriority(os.PRIO_PROCESS, one.process.pid) for one in started]
+        assert priorities == [usual, 10, 10]
+    finally:
+        for one in started:
+            one.stop()
 
 
 @dataclass

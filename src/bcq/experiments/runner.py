@@ -20,6 +20,7 @@ from bcq.system.files import last_line, locked, make_directory, write_text
 from bcq.system.progress import duration
 
 POLL = 0.5  # seconds between two looks at what runs
+LOW_PRIORITY = 10  # a process's niceness
 SAVING = 60.0  # seconds that a job may take to finish what it is at, evaluation included
 
 
@@ -86,19 +87,42 @@ class LocalProcesses:
         return len(self.cores)
 
     def start(self, job: Job, folder: Path, slot: int) -> LocalProcess:
-        """In a session of its own: Ctrl-C reaches the runner alone, which stops its workers."""
-        name = directory_name(job)
-        module, core = "bcq.experiments.worker", str(self.cores[slot])
-        with (folder / name / "output.txt").open("ab") as output:
-            return LocalProcess(
-                subprocess.Popen(
-                    [sys.executable, "-m", module, str(folder), name, core],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,
-                )
+        """On the core of its slot."""
+        return start_worker(job, folder, str(self.cores[slot]))
+
+
+@dataclass(frozen=True)
+class SharedCores:
+    """Worker processes with a compute thread on every core each.
+
+    The job in the first slot comes first; the others run in the time that it leaves. They have more
+    threads than their fingerprints say: for runs that are shown, not recorded.
+    """
+
+    slots: int
+
+    def start(self, job: Job, folder: Path, slot: int) -> LocalProcess:
+        """At a low priority unless it is the first."""
+        worker = start_worker(job, folder)
+        if slot > 0:
+            with suppress(ProcessLookupError):  # it has ended already
+                os.setpriority(os.PRIO_PROCESS, worker.process.pid, LOW_PRIORITY)
+        return worker
+
+
+def start_worker(job: Job, folder: Path, *core: str) -> LocalProcess:
+    """In a session of its own: Ctrl-C reaches the runner alone, which stops its workers."""
+    name = directory_name(job)
+    with (folder / name / "output.txt").open("ab") as output:
+        return LocalProcess(
+            subprocess.Popen(
+                [sys.executable, "-m", "bcq.experiments.worker", str(folder), name, *core],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
+        )
 
 
 @dataclass
@@ -127,8 +151,8 @@ class Outcome:
 
 def run_jobs(jobs: Sequence[Job], folder: Path, engine: Engine, *, screen: TextIO) -> Outcome:
     """Runs what is not finished; a failed job is reported and the rest go on."""
-    make_directory(folder)
     everything = with_needs(jobs)
+    make_directory(folder)
     outcome = Outcome([job for job in everything if is_finished(job, folder)], {}, [])
     waiting = [job for job in everything if not is_finished(job, folder)]
     board = Board(len(everything), folder, screen)
@@ -213,6 +237,7 @@ class Board:
         self.total, self.folder, self.screen = total, folder, screen
         self.live = screen.isatty() and not progress.silent
         self.drawn = 0
+        self.said = time.monotonic()
         self.speeds: dict[str, float] = {}  # steps or updates a second, by kind of job
 
     def say(self, line: str) -> None:
@@ -235,23 +260,29 @@ class Board:
             self.speeds[kind(one.job)] = one.job.length / seconds
 
     def show(self, running: dict[int, Running], waiting: list[Job], outcome: Outcome) -> None:
-        """Draws the moving part."""
-        if not self.live:
-            return
+        """Draws the moving part, or says its first line now and then."""
+        if self.live:
+            lines = [self.summary(running, waiting, outcome), *map(self.line, running.values())]
+            self.clear()
+            self.screen.write("\n".join(lines) + "\n")
+            self.screen.flush()
+            self.drawn = len(lines)
+        elif time.monotonic() - self.said >= progress.EVERY:
+            self.said = time.monotonic()
+            self.say(self.summary(running, waiting, outcome))
+
+    def summary(self, running: dict[int, Running], waiting: list[Job], outcome: Outcome) -> str:
+        """How far all of it is."""
         left = [self.seconds_left(one) for one in running.values()]
         ahead = [self.seconds_of(job) for job in waiting]
         known = [seconds for seconds in (*left, *ahead) if seconds is not None]
         unknown = len(left) + len(ahead) - len(known)
-        to_go = duration(sum(known) / max(1, len(running)))
-        lines = [
+        longest = max((seconds for seconds in left if seconds is not None), default=0.0)
+        to_go = duration(max(longest, sum(known) / max(1, len(running))))
+        return (
             f"{len(outcome.done)} of {self.total} jobs done, {len(outcome.failed)} failed, "
             f"{len(outcome.skipped)} skipped; {'at least ' if unknown else ''}{to_go} to go"
-        ]
-        lines += [self.line(one) for one in running.values()]
-        self.clear()
-        self.screen.write("\n".join(lines) + "\n")
-        self.screen.flush()
-        self.drawn = len(lines)
+        )
 
     def line(self, one: Running) -> str:
         """One job's."""
