@@ -33,7 +33,7 @@ def updates_alone(dataset: Dataset, count: int, products: Products) -> tuple[flo
 
     def update(stop: int) -> float:
         start = time.perf_counter()
-        _, totals = update_until(learner, batch, windows, key, 0, stop, config.batch_size)
+        _, totals = update_until(learner, batch, None, windows, key, 0, stop, config.batch_size)
         for total in totals.values():
             total.block_until_ready()
         return time.perf_counter() - start

@@ -57,7 +57,7 @@ def ours(env: str, columns: Columns, algorithm: str, **settings: Any) -> Work:
 
 
 def our_inputs(env: str, columns: Columns, config: Any) -> tuple[Any, ...]:
-    """A fresh learner, the batch, its window and a key, as updates take them."""
+    """A fresh learner, the batch as it is, its window and a key, as updates take them."""
     import jax
     import jax.numpy as jnp
 
@@ -67,7 +67,7 @@ def our_inputs(env: str, columns: Columns, config: Any) -> tuple[Any, ...]:
     learner = create_compiled(config, *SIZES[env], jax.random.key(0))
     batch = Minibatch(**{name: jnp.asarray(column) for name, column in columns.items()})
     batch = batch._replace(terminated=batch.terminated > 0)
-    return learner, batch, jnp.array([len(batch.rewards)]), jax.random.key(1)
+    return learner, batch, None, jnp.array([len(batch.rewards)]), jax.random.key(1)
 
 
 def finished(values: object) -> object:

@@ -90,7 +90,9 @@ def seeds_at_once(count: int) -> Work:
     learners = jax.vmap(lambda key: create_compiled(config, *SIZES[ENV], key))(keys)
     together = jax.jit(
         jax.vmap(
-            lambda learner, key, stop: update_until(learner, batch, windows, key, 0, stop, ROWS),
+            lambda learner, key, stop: update_until(
+                learner, batch, None, windows, key, 0, stop, ROWS
+            ),
             in_axes=(0, 0, None),
         )
     )

@@ -196,7 +196,7 @@ def test_values_are_estimated_on_rows_that_the_last_update_could_see() -> None:
     }
     assert list(estimates) == [2_500]
     key = jax.random.fold_in(Keys.of(3).estimates, 2_500)
-    rows = sample(on_device(dataset), 2_500, 100, key).observations[:, 0]
+    rows = sample(on_device(dataset), None, 2_500, 100, key).observations[:, 0]
     assert estimates[2_500] == pytest.approx(float(rows.mean()))
 
 

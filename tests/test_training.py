@@ -212,7 +212,7 @@ def test_sampling_is_uniform_with_replacement_and_keeps_rows_together() -> None:
         next_observations=index[:, None] + 300.0,
         terminated=index % 2 == 1,
     )
-    drawn = sample(batch, rows, 40_000, jax.random.key(0))
+    drawn = sample(batch, None, rows, 40_000, jax.random.key(0))
     picked = np.asarray(drawn.observations[:, 0]).astype(int)
     assert (drawn.actions[:, 0] == picked + 100).all()
     assert (drawn.rewards == picked + 200).all()
@@ -273,11 +273,12 @@ def test_value_estimate_is_the_mean_first_critic() -> None:
     assert [step for step, p in metrics.items() if "value_estimate" in p.metrics] == [2_500]
     learner: Any = metrics[2_500].learner
     key = jax.random.fold_in(Keys.of(3).estimates, 2_500)
-    rows = sample(on_device(dataset), len(dataset), 100, key)
+    rows = sample(on_device(dataset), None, len(dataset), 100, key)
     first = learner.critics.model.members[0](rows.observations, rows.actions)
     expected = metrics[2_500].metrics["value_estimate"]
     assert first.shape == (100, 1)
     assert float(first.mean()) == pytest.approx(expected, rel=1e-5)
     assert (
-        float(value_estimate(learner, on_device(dataset), jnp.array(len(dataset)), key)) == expected
+        float(value_estimate(learner, on_device(dataset), None, jnp.array(len(dataset)), key))
+        == expected
     )

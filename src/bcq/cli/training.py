@@ -15,6 +15,7 @@ from bcq.cli.verbs import ReadingOptions, Verb, beside, with_hint
 from bcq.data.dataset import Dataset
 from bcq.data.doctor.examination import examine
 from bcq.data.opening import open_batch
+from bcq.data.scaling import ScalingChoice
 from bcq.judging.meter import extrapolation_meter
 from bcq.runs.configuration import LoggedBatch
 from bcq.runs.directory import Run
@@ -39,6 +40,10 @@ class Train(Verb, Generic[Config]):
     """run directory; if not given, runs/ALGORITHM-DATA-seedS"""
     resume: bool = False
     """resume an interrupted run; the result is the same as without the interruption"""
+    scaling: ScalingChoice = "auto"
+    """scale of observations and rewards while learning: standard (observations with mean 0 and
+    standard deviation 1, rewards divided by their root mean square) or none (as logged);
+    auto is none for a batch of `bcq collect`, as in the paper, and standard for any other"""
     reading: ReadingOptions = field(default_factory=ReadingOptions)
     schedule: Schedule = field(default_factory=Schedule)
     algorithm: Config
@@ -49,7 +54,14 @@ class Train(Verb, Generic[Config]):
         stem = beside(self.data).stem
         name = f"{name_of(self.algorithm)}-{stem}-seed{self.schedule.seed}"
         directory = self.out or Path("runs") / name
-        run = train_run(directory, self.algorithm, self.schedule, dataset, resume=self.resume)
+        run = train_run(
+            directory,
+            self.algorithm,
+            self.schedule,
+            dataset,
+            scaling=self.scaling,
+            resume=self.resume,
+        )
         if self.schedule.true_value_every is not None:
             from bcq.runs import plots  # noqa: PLC0415 - matplotlib takes half a second to import
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bcq.data.columns import Column, Floats, frozen
+from bcq.data.scaling import Scaling
 from bcq.system.errors import InputError
 
 
@@ -76,6 +77,7 @@ class TaskSpec:
 
     observation_size: int
     bounds: ActionBounds
+    scaling: Scaling | None = None  # of observations and rewards; None: they are used as they are
 
     @property
     def action_size(self) -> int:
@@ -88,6 +90,7 @@ class TaskSpec:
             "observation_size": self.observation_size,
             "action_low": self.bounds.low.tolist(),
             "action_high": self.bounds.high.tolist(),
+            **({} if self.scaling is None else {"scaling": self.scaling.as_json()}),
         }
 
     @classmethod
@@ -100,4 +103,5 @@ class TaskSpec:
             raise ValueError(f"task: {error!r}") from error
         if type(size) is not int or size < 1 or low.size < 1:
             raise ValueError(f"task: observations of size {size}, actions of size {low.size}")
-        return cls(size, bounds)
+        scaling = content.get("scaling")
+        return cls(size, bounds, None if scaling is None else Scaling.from_json(scaling, size))

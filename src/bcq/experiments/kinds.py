@@ -224,7 +224,7 @@ class Training:
         """Trains, and says in `measures.json` how the last policy and critics stand to the data."""
         dataset = load(folder / directory_name(self.batch) / "batch.hdf5")
         directory = folder / directory_name(self)
-        run = train_run(directory, self.config, self.schedule, dataset, resume=True)
+        run = train_run(directory, self.config, self.schedule, dataset, scaling="none", resume=True)
         measures = final_measures(run.policy(), dataset, seed=self.schedule.seed)
         write_text(directory / "measures.json", json.dumps(measures, indent=2) + "\n")
 

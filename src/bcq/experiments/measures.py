@@ -24,7 +24,7 @@ def final_measures(policy: Policy, dataset: Dataset, *, seed: int) -> dict[str, 
     return {
         "action_distance": float(np.sqrt(((taken - logged) ** 2).mean(dtype=float))),
         "doubt_in_unseen_actions": (
-            share_more_uncertain(policy.learner, observations, others, logged)
+            share_more_uncertain(policy.learner, policy.scaled(observations), others, logged)
             if isinstance(policy.learner, Ensemble)
             else None
         ),

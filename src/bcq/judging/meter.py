@@ -83,6 +83,7 @@ def extrapolation_meter(policy: Policy, dataset: Dataset, *, seed: int = 0) -> M
     vae, perturbation = (model_of(learner, name) for name in ("vae", "perturbation"))
     error = data_error = beyond = limit = None
     if isinstance(vae, ConditionalVAE):
+        observations = policy.scaled(observations)
         error = float(reconstruction_error(vae, observations, actions))
         data_error = float(reconstruction_error(vae, observations, logged[rows]))
         beyond = float(beyond_clip(vae, observations, logged[rows]))

@@ -38,8 +38,8 @@ def open_run(directory: Path, config: RunConfiguration, *, resume: bool) -> Run:
         for name in sorted(before.keys() | now.keys()):
             if name not in MAY_CHANGE and before.get(name) != now.get(name):
                 raise InputError(
-                    f"{directory}: was started with {name} = {before.get(name)}, not "
-                    f"{now.get(name)}; resume with the same settings, or use another folder"
+                    f"{directory}: was started with {name} = {before.get(name)!s:.60}, not "
+                    f"{now.get(name)!s:.60}; resume with the same settings, or use another folder"
                 )
     run.load()  # a run that cannot be continued is refused before anything is written
     run.extend(config.schedule)

@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from bcq.algorithms.learning import Algorithm, AlgorithmConfig
+from bcq.data.bounds import TaskSpec
 from bcq.data.dataset import Dataset
+from bcq.data.scaling import Scaling, ScalingChoice
 from bcq.runs.configuration import LoggedBatch, RunConfiguration
 from bcq.runs.directory import Run
 from bcq.runs.origin import Origin
@@ -36,9 +38,14 @@ def train_run(
     schedule: Schedule,
     dataset: Dataset,
     *,
+    scaling: ScalingChoice = "auto",
     resume: bool = False,
 ) -> Run:
-    """Trains into a run directory; resumed, the result is that of a run never interrupted."""
+    """Trains into a run directory; resumed, the result is that of a run never interrupted.
+
+    `scaling` "standard" scales observations and rewards by the statistics of the batch. "auto" is
+    "none" for a batch of `bcq collect`, as in the paper, and "standard" for any other.
+    """
     if schedule.env is not None:
         make_for(schedule.env, dataset.task).close()
     if schedule.true_value_every is not None and schedule.env is not None:
@@ -47,10 +54,28 @@ def train_run(
         schedule = replace(schedule, steps=min(schedule.steps, concurrent_updates(dataset)))
     make_directory(directory)
     with locked(directory):
-        run = open_run(directory, configuration_of(config, schedule, dataset), resume=resume)
+        known = configuration_of(config, schedule, dataset)
+        task = task_for(dataset, scaling, directory if resume else None)
+        run = open_run(directory, replace(known, task=task), resume=resume)
         with interruption.deferred():
             continue_run(run, config, schedule, dataset)
     return run
+
+
+def task_for(dataset: Dataset, choice: ScalingChoice, resumed: Path | None) -> TaskSpec:
+    """The task of a batch, scaled as chosen; "auto" keeps the scaling of a run that is resumed."""
+    if choice == "auto":
+        if resumed is not None and (resumed / "config.json").exists():
+            return replace(dataset.task, scaling=Run.open(resumed).task.scaling)
+        choice = "standard" if dataset.provenance.recipe is None else "none"
+    if choice == "none":
+        return dataset.task
+    scaling = Scaling.of(dataset.observations, dataset.rewards)
+    progress.say(
+        f"scaling: observations are standardised, rewards are divided by "
+        f"{scaling.reward_spread:.4g}; actions and values are in the units of the data"
+    )
+    return replace(dataset.task, scaling=scaling)
 
 
 def continue_run(run: Run, config: AlgorithmConfig, schedule: Schedule, dataset: Dataset) -> None:
@@ -72,6 +97,7 @@ def continue_run(run: Run, config: AlgorithmConfig, schedule: Schedule, dataset:
             steps=schedule.steps,
             seed=schedule.seed,
             concurrent=schedule.concurrent,
+            scaling=run.task.scaling,
             start=start,
         ):
             seconds = time.perf_counter() - clock

@@ -4,10 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from numpy.typing import NDArray
 
 from bcq.algorithms.learning import AlgorithmConfig, ValueFunction
@@ -152,24 +149,16 @@ def measure_values(
     Pairs are drawn from the batch's first rows (`window`; all unless given) by a random state of
     its own: nothing else is disturbed.
     """
-    learner = policy.learner
-    if not isinstance(learner, ValueFunction):
+    if not isinstance(policy.learner, ValueFunction):
         raise InputError(NO_VALUE)
     window = window or len(dataset)
     seed = derive(seed, Role.VALUES)
     rows = np.sort(np.random.default_rng(seed).choice(window, min(PAIRS, window), replace=False))
-    actions = dataset.bounds.normalise(dataset.actions[rows])
-    estimates = estimate(learner, jnp.asarray(dataset.observations[rows]), jnp.asarray(actions))
+    estimates = policy.value(dataset.observations[rows], dataset.actions[rows])
     truths, limited = true_values(
         policy, dataset, environment, rows, discount, seed, progress=progress
     )
-    return Values(rows, np.asarray(estimates, float), truths, limited)
-
-
-@jax.jit
-def estimate(learner: ValueFunction, observations: Array, actions: Array) -> Array:
-    """Q(s, a) at given pairs."""
-    return learner.value(observations, actions)
+    return Values(rows, estimates, truths, limited)
 
 
 def true_values(

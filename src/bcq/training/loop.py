@@ -18,6 +18,7 @@ from bcq.algorithms.learning import (
     ValueFunction,
 )
 from bcq.data.dataset import Dataset
+from bcq.data.scaling import Scaling
 from bcq.system.errors import InputError
 
 CHUNK = 100  # updates in one call of compiled code, and in one row of metrics
@@ -67,19 +68,28 @@ def train(
     steps: int,
     seed: int = 0,
     concurrent: bool = False,
+    scaling: Scaling | None = None,
     start: tuple[int, Algorithm] | None = None,
 ) -> Iterator[Progress]:
     """Trains offline and hands over (step, learner, metrics) every hundred updates.
 
     Logging, evaluating and stopping are the caller's. `start` is a step and the learner it had:
     from there training goes on exactly as if it had never stopped. `concurrent` replays a growing
-    buffer (see `growing_windows`).
+    buffer (see `growing_windows`). With a `scaling`, the learner sees scaled observations and
+    rewards; give it to the policy too, as part of its task.
     """
     windows = growing_windows(dataset, steps) if concurrent else jnp.array([len(dataset)])
     start = start or (0, create(config, dataset, seed=seed))
     batch = on_device(dataset)
     yield from updates(
-        start, batch, windows, Keys.of(seed), until=steps, every=CHUNK, rows=config.batch_size
+        start,
+        batch,
+        windows,
+        Keys.of(seed),
+        until=steps,
+        every=CHUNK,
+        rows=config.batch_size,
+        scaling=scaling,
     )
 
 
@@ -92,22 +102,28 @@ def updates(
     until: int,
     every: int,
     rows: int,
+    scaling: Scaling | None = None,
 ) -> Iterator[Progress]:
     """Updates a learner on minibatches of so many rows, offline and online.
 
     `start` is a step and the learner at that step. At each multiple of `every`, and at the end,
     it yields (step, learner, metrics); the metrics are means over the updates since the last time.
+    Values are in the units of the rewards, whatever the scaling; losses are those of the learner.
     """
     step, learner = start
     while step < until:
         stop = min(step - step % every + every, until)
-        learner, totals = update_until(learner, batch, windows, keys.updates, step, stop, rows)
+        learner, totals = update_until(
+            learner, batch, scaling, windows, keys.updates, step, stop, rows
+        )
         metrics = {name: float(total) / (stop - step) for name, total in totals.items()}
+        if scaling is not None and "target_mean" in metrics:
+            metrics["target_mean"] = float(scaling.values(metrics["target_mean"]))
         step = stop
         if step % ESTIMATE_EVERY == 0 and isinstance(learner, ValueFunction):
             key = jax.random.fold_in(keys.estimates, step)
             window = window_at(windows, step - 1)
-            metrics["value_estimate"] = float(value_estimate(learner, batch, window, key))
+            metrics["value_estimate"] = float(value_estimate(learner, batch, scaling, window, key))
         yield Progress(step, learner, metrics)
 
 
@@ -154,16 +170,29 @@ def window_at(windows: Array, step: Array | int) -> Array:
     return windows[jnp.minimum(step, len(windows) - 1)]
 
 
-def sample(batch: Transitions, window: Array | int, rows: int, key: Array) -> Minibatch:
-    """Transitions drawn uniformly from rows [0, window), with replacement."""
+def sample(
+    batch: Transitions, scaling: Scaling | None, window: Array | int, rows: int, key: Array
+) -> Minibatch:
+    """Transitions drawn uniformly from rows [0, window), with replacement, on the learner's scale.
+
+    The rows drawn are scaled, not the batch: a second copy of it would need as much memory again.
+    """
     indices = jax.random.randint(key, (rows,), 0, window)
-    return Minibatch(*(column[indices] for column in batch))
+    drawn = Minibatch(*(column[indices] for column in batch))
+    if scaling is None:
+        return drawn
+    return drawn._replace(
+        observations=scaling.observations(drawn.observations),
+        rewards=scaling.rewards(drawn.rewards),
+        next_observations=scaling.observations(drawn.next_observations),
+    )
 
 
-@partial(jax.jit, static_argnums=6)
+@partial(jax.jit, static_argnums=7)
 def update_until(
     learner: Algorithm,
     batch: Transitions,
+    scaling: Scaling | None,
     windows: Array,
     key: Array,
     start: int,
@@ -177,7 +206,7 @@ def update_until(
 
     def update(learner: Algorithm, step: Array | int) -> tuple[Algorithm, Metrics]:
         sample_key, update_key = jax.random.split(jax.random.fold_in(key, step))
-        minibatch = sample(batch, window_at(windows, step), rows, sample_key)
+        minibatch = sample(batch, scaling, window_at(windows, step), rows, sample_key)
         return learner.update(minibatch, update_key)
 
     def body(step: int, carry: tuple[Algorithm, Metrics]) -> tuple[Algorithm, Metrics]:
@@ -191,7 +220,14 @@ def update_until(
 
 
 @jax.jit
-def value_estimate(learner: ValueFunction, batch: Transitions, window: Array, key: Array) -> Array:
-    """The paper's estimate: mean Q at state-action pairs of a minibatch."""
-    rows = sample(batch, window, ESTIMATE_ROWS, key)
-    return learner.value(rows.observations, rows.actions).mean()
+def value_estimate(
+    learner: ValueFunction,
+    batch: Transitions,
+    scaling: Scaling | None,
+    window: Array,
+    key: Array,
+) -> Array:
+    """The paper's estimate: mean Q at pairs of a minibatch, in the units of the rewards."""
+    rows = sample(batch, scaling, window, ESTIMATE_ROWS, key)
+    estimate = learner.value(rows.observations, rows.actions).mean()
+    return estimate if scaling is None else scaling.values(estimate)

@@ -6,13 +6,14 @@ from functools import partial
 import jax
 import numpy as np
 from jax import Array
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from bcq.algorithms.learning import Acting
+from bcq.algorithms.learning import Acting, ValueFunction
 from bcq.data.bounds import TaskSpec
 from bcq.data.columns import Floats
 from bcq.system.errors import InputError
 
+NO_VALUE = "this algorithm has no value function"
 WORTH_HALVING = 32  # rows; below, compiling once more costs more than acting for idle rows
 
 
@@ -31,31 +32,68 @@ class Policy:
         step: int = 0,
         rows: ArrayLike | None = None,
         capacity: int | None = None,
+        fallback: ArrayLike | None = None,
     ) -> Floats:
-        """One action a row.
+        """One action per row.
 
         A policy that samples candidates draws them from (seed, step, row): the same call gives the
         same actions, and a row's action does not depend on the rows beside it. `rows` are the
         numbers of the rows, if not 0, 1, 2, ... Where the number of rows shrinks from call to call,
-        `capacity` is the largest: code is then compiled for it and its halves only.
+        `capacity` is the largest: code is then compiled for it and its halves only. An observation
+        that is not finite is an error, unless there is a `fallback`, the action to take there.
         """
-        observations = np.asarray(observations, np.float32)
+        with np.errstate(over="ignore"):  # what becomes infinite is refused below
+            observations = np.asarray(observations, np.float32)
         if observations.ndim != 2 or observations.shape[1] != self.task.observation_size:
             raise InputError(
                 f"observations have shape {observations.shape}; "
                 f"this policy needs (rows, {self.task.observation_size})"
+            )
+        broken = ~np.isfinite(observations).all(axis=1)
+        if broken.any() and fallback is None:
+            raise InputError(
+                f"observations, row {int(np.argmax(broken))}: a number is not finite; "
+                "give a fallback action, or leave such rows out"
             )
         count = len(observations)
         numbers = np.arange(count) if rows is None else np.asarray(rows)
         size = halved(capacity or count, count)
         actions = act_in_rows(
             self.learner,
-            np.resize(observations, (size, observations.shape[1])),
+            np.resize(self.scaled(observations), (size, observations.shape[1])),
             np.resize(numbers, size),
             seed,
             step,
         )
-        return self.task.bounds.denormalise(np.asarray(actions)[:count])
+        chosen = self.task.bounds.denormalise(np.asarray(actions)[:count])
+        if fallback is not None:
+            chosen[broken] = self.require_action(fallback)
+        return chosen
+
+    def require_action(self, action: ArrayLike) -> Floats:
+        """Refuses what is not one action within the bounds."""
+        found, bounds = np.asarray(action, np.float32), self.task.bounds
+        if found.shape != bounds.low.shape or not np.all(
+            (bounds.low <= found) & (found <= bounds.high)
+        ):
+            raise InputError(
+                f"fallback: {found.tolist()} is not an action between {bounds.low.tolist()} and "
+                f"{bounds.high.tolist()}"
+            )
+        return found
+
+    def value(self, observations: Floats, actions: Floats) -> NDArray[np.float64]:
+        """The learner's estimate of each state-action pair, in the units of the rewards."""
+        if not isinstance(self.learner, ValueFunction):
+            raise InputError(NO_VALUE)
+        scaled, normalised = self.scaled(observations), self.task.bounds.normalise(actions)
+        values = np.asarray(value_of_pairs(self.learner, scaled, normalised), np.float64)
+        return values if self.task.scaling is None else self.task.scaling.values(values)
+
+    def scaled(self, observations: Floats) -> Floats:
+        """Observations as the learner sees them."""
+        scaling = self.task.scaling
+        return observations if scaling is None else scaling.observations(observations)
 
 
 def halved(capacity: int, count: int) -> int:
@@ -63,6 +101,12 @@ def halved(capacity: int, count: int) -> int:
     while 2 * count <= capacity and capacity > WORTH_HALVING:
         capacity = -(-capacity // 2)
     return capacity
+
+
+@jax.jit
+def value_of_pairs(learner: ValueFunction, observations: Array, actions: Array) -> Array:
+    """Q(s, a) on the scale of the learner."""
+    return learner.value(observations, actions)
 
 
 @jax.jit
