@@ -1,14 +1,14 @@
 """A learner at work: observations in, actions on the environment's own scale out."""
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import jax
 import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike
 
-from bcq.algorithms.learning import Acting
+from bcq.algorithms.learning import Acting, without_optimizers
 from bcq.data.bounds import TaskSpec
 from bcq.data.columns import Floats
 from bcq.system.errors import InputError
@@ -22,6 +22,14 @@ class Policy:
 
     learner: Acting
     task: TaskSpec
+
+    @cached_property
+    def models(self) -> Acting:
+        """The learner without the state of its optimizers.
+
+        Acting does not read it, and each call of compiled code takes time for each array.
+        """
+        return without_optimizers(self.learner)
 
     def act(
         self,
@@ -49,7 +57,7 @@ class Policy:
         numbers = np.arange(count) if rows is None else np.asarray(rows)
         size = halved(capacity or count, count)
         actions = act_in_rows(
-            self.learner,
+            self.models,
             np.resize(observations, (size, observations.shape[1])),
             np.resize(numbers, size),
             seed,
