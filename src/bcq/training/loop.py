@@ -1,4 +1,4 @@
-"""The one offline loop, and the run that is made of it."""
+"""The learning loop: draws minibatches and updates the learner. It knows no files."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -26,7 +26,7 @@ ESTIMATE_ROWS = 100
 
 
 class Progress(NamedTuple):
-    """Where training stands."""
+    """The state of training at a step."""
 
     step: int
     learner: Algorithm
@@ -34,7 +34,7 @@ class Progress(NamedTuple):
 
 
 class Keys(NamedTuple):
-    """One stream of random numbers for each use, so that none disturbs another."""
+    """Random keys, one per use, so that no use affects another."""
 
     creation: Array
     updates: Array
@@ -42,7 +42,7 @@ class Keys(NamedTuple):
 
     @classmethod
     def of(cls, seed: int) -> "Keys":
-        """The streams of a seed; what they give at a step depends on (seed, step) alone."""
+        """The keys of a seed. What is drawn at a step depends only on (seed, step)."""
         return cls(*jax.random.split(jax.random.key(seed), 3))
 
 
@@ -56,7 +56,7 @@ def create(config: AlgorithmConfig, dataset: Dataset, *, seed: int) -> Algorithm
 def create_compiled(
     config: AlgorithmConfig, observation_size: int, action_size: int, key: Array
 ) -> Algorithm:
-    """A fresh learner."""
+    """A new learner."""
     return config.create(observation_size, action_size, key)
 
 
@@ -69,10 +69,10 @@ def train(
     concurrent: bool = False,
     start: tuple[int, Algorithm] | None = None,
 ) -> Iterator[Progress]:
-    """Trains offline and hands over (step, learner, metrics) every hundred updates.
+    """Trains offline and yields (step, learner, metrics) every hundred updates.
 
-    Logging, evaluating and stopping are the caller's. `start` is a step and the learner it had:
-    from there training goes on exactly as if it had never stopped. `concurrent` replays a growing
+    The caller logs, evaluates and stops. `start` is a step and the learner at that step: training
+    continues from there exactly as if it had not been interrupted. `concurrent` replays a growing
     buffer (see `growing_windows`).
     """
     windows = growing_windows(dataset, steps) if concurrent else jnp.array([len(dataset)])
@@ -93,10 +93,10 @@ def updates(
     every: int,
     rows: int,
 ) -> Iterator[Progress]:
-    """Updates a learner on minibatches of so many rows, offline and online.
+    """Updates a learner on minibatches of `rows` transitions; offline and online use this loop.
 
-    `start` is a step and the learner at that step. At each multiple of `every`, and at the end,
-    it yields (step, learner, metrics); the metrics are means over the updates since the last time.
+    `start` is a step and the learner at that step. It yields (step, learner, metrics) at each
+    multiple of `every` and at the end. Metrics are means over the updates since the last yield.
     """
     step, learner = start
     while step < until:
@@ -112,9 +112,9 @@ def updates(
 
 
 def on_device(dataset: Dataset) -> Transitions:
-    """The whole batch where the updates run, its actions on the [-1, 1] scale.
+    """The whole batch on the device, with actions on the [-1, 1] scale.
 
-    On a CPU columns of a file are not copied: the batch is read-only, so both may hold them.
+    On a CPU the columns are not copied. Both sides can share them because a batch is read-only.
     """
     return Transitions(
         observations=jax.device_put(dataset.observations),
@@ -128,8 +128,8 @@ def on_device(dataset: Dataset) -> Transitions:
 def growing_windows(dataset: Dataset, steps: int) -> Array:
     """The paper's concurrent task: which rows [0, t) each update may sample from.
 
-    After an episode that ends at row t, one update for each of its rows. So update u comes with
-    the end of the episode that row u is in; the behaviour never depends on the learner.
+    After an episode that ends at row t there is one update per row of it. So update u takes place
+    at the end of the episode of row u. The behaviour does not depend on the learner.
     """
     allowed = concurrent_updates(dataset)
     if steps > allowed:
@@ -142,7 +142,7 @@ def growing_windows(dataset: Dataset, steps: int) -> Array:
 
 
 def concurrent_updates(dataset: Dataset) -> int:
-    """How many updates a concurrent run has: one a row, up to the last episode end."""
+    """The number of updates of a concurrent run: one per row, up to the last end of an episode."""
     ends = np.flatnonzero(dataset.terminated | dataset.truncated)
     if len(ends) == 0:
         raise InputError("a concurrent run needs complete episodes; this batch has none")
@@ -150,7 +150,7 @@ def concurrent_updates(dataset: Dataset) -> int:
 
 
 def window_at(windows: Array, step: Array | int) -> Array:
-    """Rows [0, window) are there at a step; a fixed batch has one window, for every step."""
+    """The window at a step: rows [0, window) can be drawn. A fixed batch has only one window."""
     return windows[jnp.minimum(step, len(windows) - 1)]
 
 
@@ -170,9 +170,9 @@ def update_until(
     stop: int,
     rows: int,
 ) -> tuple[Algorithm, Metrics]:
-    """Updates number `start` to `stop`, and the sums of their metrics.
+    """The learner after updates `start` to `stop`, and the sums of their metrics.
 
-    The bounds are dynamic: one compilation serves every length.
+    The bounds are dynamic, so that one compilation is enough for every length.
     """
 
     def update(learner: Algorithm, step: Array | int) -> tuple[Algorithm, Metrics]:
@@ -192,6 +192,6 @@ def update_until(
 
 @jax.jit
 def value_estimate(learner: ValueFunction, batch: Transitions, window: Array, key: Array) -> Array:
-    """The paper's estimate: mean Q at state-action pairs of a minibatch."""
+    """The value estimate of the paper: mean Q at the state-action pairs of a minibatch."""
     rows = sample(batch, window, ESTIMATE_ROWS, key)
     return learner.value(rows.observations, rows.actions).mean()
