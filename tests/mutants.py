@@ -1299,7 +1299,9 @@ MUTANTS = [
         "seed=0,\n            env=plan.env,",
         "test_experiments.py",
     ),
-    Mutant("paper/random_behaviour.py", "vae_l2=1e-3", "vae_l2=0.0", "test_experiments.py"),
+    Mutant(
+        "paper/figure_9_random_behaviour.py", "vae_l2=1e-3", "vae_l2=0.0", "test_experiments.py"
+    ),
     Mutant(
         "experiments/runner.py",
         "if all(fingerprint(need) in done for need in job.needs)",
@@ -1361,7 +1363,12 @@ MUTANTS = [
         "test_claims.py",
     ),
     Mutant("paper/evidence.py", "experiment in one.experiments\n", "True\n", "test_claims.py"),
-    Mutant("paper/results.py", "if 0 < step <= updates]", "if step <= updates]", "test_claims.py"),
+    Mutant(
+        "paper/figure_2_results.py",
+        "if 0 < step <= updates]",
+        "if step <= updates]",
+        "test_claims.py",
+    ),
     Mutant(
         "experiments/records.py",
         '(agent, CANDIDATES, "candidate")',
@@ -1852,12 +1859,12 @@ MUTANTS = [
         "test_figures.py",
     ),
     Mutant(
-        "paper/random_behaviour.py",
+        "paper/figure_9_random_behaviour.py",
         'truth_of=["bcq", "ddpg"])',
         'truth_of=["bcq"])',
         "test_figures.py",
     ),
-    Mutant("paper/uncertainty.py", "truth_of=labels)", "truth_of=[])", "test_figures.py"),
+    Mutant("paper/figure_8_uncertainty.py", "truth_of=labels)", "truth_of=[])", "test_figures.py"),
     Mutant(
         "paper/drawing.py",
         'means = [one.batch["expert_return"] for one',
@@ -1872,7 +1879,7 @@ MUTANTS = [
     ),
     Mutant("paper/drawing.py", "            and one.task == task\n", "", "test_figures.py"),
     Mutant(
-        "paper/perturbation.py",
+        "paper/figure_7_perturbation.py",
         '[one for one in mine if one.settings["max_perturbation"] == phi]',
         "mine",
         "test_figures.py",
@@ -1884,33 +1891,38 @@ MUTANTS = [
         "test_figures.py",
     ),
     Mutant(
-        "paper/perturbation.py",
+        "paper/figure_7_perturbation.py",
         "one.final, of.batch_return(one)",
         "one.best, of.batch_return(one)",
         "test_claims.py",
     ),
     Mutant(
-        "paper/uncertainty.py",
+        "paper/figure_8_uncertainty.py",
         "of_ensemble(which, of.settled_error)",
         "of_ensemble(which, of.value_error)",
         "test_claims.py",
     ),
     # Claims: finals that are bests, early without a limit, groups that run together.
     Mutant(
-        "paper/extrapolation.py",
+        "paper/figure_1_extrapolation.py",
         'if first <= row["step"] <= last]',
         'if first <= row["step"]]',
         "test_claims.py",
     ),
-    Mutant("paper/extrapolation.py", 'and one.divergence["step"] <= last', "", "test_claims.py"),
     Mutant(
-        "paper/extrapolation.py",
+        "paper/figure_1_extrapolation.py",
+        'and one.divergence["step"] <= last',
+        "",
+        "test_claims.py",
+    ),
+    Mutant(
+        "paper/figure_1_extrapolation.py",
         'of.share(a.final, b.final, "the agent")',
         'of.share(a.best, b.best, "the agent")',
         "test_claims.py",
     ),
     Mutant(
-        "paper/extrapolation.py",
+        "paper/figure_1_extrapolation.py",
         "return max(value for _, value in one.estimates)",
         "return min(value for _, value in one.estimates)",
         "test_claims.py",
@@ -1947,10 +1959,22 @@ MUTANTS = [
         "trial: roughness(one)",
         "test_claims.py",
     ),
-    Mutant("paper/results.py", "if step in steps[-LAST:]]", "if step in steps]", "test_claims.py"),
-    Mutant("paper/results.py", "if 0 < step <= updates]", "if 0 < step]", "test_claims.py"),
-    Mutant("paper/results.py", "STRONGLY = 1.5", "STRONGLY = 1.9", "test_claims.py"),
-    Mutant("paper/perturbation.py", '"large" if phi >= 1 else None', '"large"', "test_claims.py"),
+    Mutant(
+        "paper/figure_2_results.py",
+        "if step in steps[-LAST:]]",
+        "if step in steps]",
+        "test_claims.py",
+    ),
+    Mutant(
+        "paper/figure_2_results.py", "if 0 < step <= updates]", "if 0 < step]", "test_claims.py"
+    ),
+    Mutant("paper/figure_2_results.py", "STRONGLY = 1.5", "STRONGLY = 1.9", "test_claims.py"),
+    Mutant(
+        "paper/figure_7_perturbation.py",
+        '"large" if phi >= 1 else None',
+        '"large"',
+        "test_claims.py",
+    ),
     Mutant(
         "paper/judging.py",
         "self.low > bar, self.high < bar",

@@ -11,12 +11,12 @@ import pytest
 from bcq.experiments.records import Record
 from bcq.paper import (
     claims,
-    extrapolation,
+    figure_1_extrapolation,
+    figure_2_results,
+    figure_7_perturbation,
+    figure_8_uncertainty,
+    figure_9_random_behaviour,
     judging,
-    perturbation,
-    random_behaviour,
-    results,
-    uncertainty,
 )
 from bcq.paper.evidence import (
     Evidence,
@@ -31,7 +31,10 @@ from bcq.paper.evidence import (
     roughness_of,
     value_error,
 )
-from bcq.paper.extrapolation import early_error_of, of_the_behaviour
+from bcq.paper.figure_1_extrapolation import early_error_of, of_the_behaviour
+from bcq.paper.figure_2_results import early, of_the_expert
+from bcq.paper.figure_7_perturbation import large_phi_against_small
+from bcq.paper.figure_9_random_behaviour import progress
 from bcq.paper.judging import (
     FAILS,
     HOLDS,
@@ -43,9 +46,6 @@ from bcq.paper.judging import (
     Interval,
     OnAverage,
 )
-from bcq.paper.perturbation import large_phi_against_small
-from bcq.paper.random_behaviour import progress
-from bcq.paper.results import early, of_the_expert
 from bcq.paper.verdicts import CLAIMS, as_markdown, as_text, judge_all
 from bcq.tabular.theorems import STATEMENTS
 
@@ -535,7 +535,7 @@ def test_a_trend_is_not_rough() -> None:
 
 def test_values_that_are_lost_or_few_or_negative() -> None:
     lost = record("x", "bcq", 1, divergence={"step": 9_000})
-    assert roughness(lost) == extrapolation.largest_estimate(lost) == 1e6
+    assert roughness(lost) == figure_1_extrapolation.largest_estimate(lost) == 1e6
     jumps = [(2_500 * i, -100.0 + (-1) ** i * 10.0) for i in range(1, 25)]
     late = np.array([(-1) ** i * 10.0 for i in range(13, 25)])
     below = record("x", "bcq", 1, estimates=jumps)
@@ -622,7 +622,7 @@ def test_large_and_small_phi_are_averaged_within_a_trial() -> None:
 def test_a_drop_with_phi_is_one_of_final_returns() -> None:
     later = [*RISING, (25_000, [100.0])]  # as good at its best
     runs = [bcq_with(0.05, 0, evaluations=RISING), bcq_with(2.0, 0, evaluations=later)]
-    (test,) = perturbation.LARGE_PHI_DROPS.tests
+    (test,) = figure_7_perturbation.LARGE_PHI_DROPS.tests
     assert isinstance(test, OnAverage)
     found = numbers_of(test.measure, *runs)  # type: ignore[arg-type]
     assert found == pytest.approx([((400 + 600 + 100) / 3 - 400) / 500])
@@ -658,11 +658,14 @@ def test_the_bars_stay() -> None:
     """Verdicts would change with them."""
     assert (claims.MATCHES, claims.OFF, claims.SMOOTH, claims.EARLY) == (0.95, 0, 0.25, 20_000)
     assert pytest.approx(np.log10(0.5)) == claims.NEAR
-    assert (results.STRONGLY, results.POORLY) == (1.5, 0.5)
-    assert (extrapolation.GAP, extrapolation.YOUNG) == (0.75, 2_000)
-    assert (perturbation.DROP, uncertainty.TWICE) == (-0.1, 1)
-    assert (random_behaviour.LEARNED, random_behaviour.NOT_LEARNED) == (0.75, 0.25)
-    assert random_behaviour.SOLVED == {"Pendulum-v1": -150, "Reacher-v5": -3.75}
+    assert (figure_2_results.STRONGLY, figure_2_results.POORLY) == (1.5, 0.5)
+    assert (figure_1_extrapolation.GAP, figure_1_extrapolation.YOUNG) == (0.75, 2_000)
+    assert (figure_7_perturbation.DROP, figure_8_uncertainty.TWICE) == (-0.1, 1)
+    assert (figure_9_random_behaviour.LEARNED, figure_9_random_behaviour.NOT_LEARNED) == (
+        0.75,
+        0.25,
+    )
+    assert figure_9_random_behaviour.SOLVED == {"Pendulum-v1": -150, "Reacher-v5": -3.75}
 
 
 def test_a_batch_that_earned_nothing_is_no_measure() -> None:

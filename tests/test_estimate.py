@@ -16,7 +16,7 @@ from bcq.data.dataset import Dataset
 from bcq.experiments import estimate as module
 from bcq.experiments.estimate import Speeds, bytes_of, estimate, longest_chain, seconds_of
 from bcq.experiments.jobs import Job, directory_name
-from bcq.experiments.kinds import Batch, Behaviour, Experts, Theory, Training
+from bcq.experiments.kinds import Batch, Experts, OnlineAgent, Theory, Training
 from bcq.runs.schedules import BehaviourSchedule, Schedule
 
 START = 8.0  # seconds until a worker has begun
@@ -40,7 +40,7 @@ def training(config: AlgorithmConfig, **changes: Any) -> Training:
     return Training(config, Schedule(**plan | {"evaluate_episodes": 5} | changes), batch)
 
 
-AGENT = Behaviour(BehaviourSchedule(env="Pendulum-v1", steps=2_000, seed=0, noise=0.1))
+AGENT = OnlineAgent(BehaviourSchedule(env="Pendulum-v1", steps=2_000, seed=0, noise=0.1))
 
 
 def test_a_training_takes_its_updates_its_evaluations_and_its_truths(tmp_path: Path) -> None:

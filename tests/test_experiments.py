@@ -12,7 +12,7 @@ from bcq.collection import experts
 from bcq.collection.experts import bundled
 from bcq.experiments import jobs
 from bcq.experiments.jobs import Job, directory_name, fingerprint, with_needs
-from bcq.experiments.kinds import Batch, Behaviour, Experts, Theory, Training, from_json
+from bcq.experiments.kinds import Batch, Experts, OnlineAgent, Theory, Training, from_json
 from bcq.paper import EXPERIMENTS, jobs_of
 from bcq.paper.presets import PERTURBATIONS, PRESETS, ExperimentName, Plan, Preset, PresetName
 from bcq.runs.schedules import BehaviourSchedule, Schedule
@@ -176,7 +176,7 @@ def test_the_papers_scale_is_the_papers() -> None:
         ("imperfect", 100_000),
         ("random", 5_000),
     }
-    agents = [job.schedule for job in found if isinstance(job, Behaviour)]
+    agents = [job.schedule for job in found if isinstance(job, OnlineAgent)]
     assert {(a.noise, a.steps) for a in agents} == {(0.5, 1_000_000), (0.1, 1_000_000)}
     chosen = [job for job in found if isinstance(job, Experts)]
     assert [(len(e.needs), e.keep) for e in chosen] == [(15, 5)] * 3
@@ -186,7 +186,7 @@ def test_experts_and_concurrent_behaviours_are_the_same_agents() -> None:
     agents = [
         job.schedule
         for job in everything(PAPER)
-        if isinstance(job, Behaviour) and job.schedule.noise == 0.1
+        if isinstance(job, OnlineAgent) and job.schedule.noise == 0.1
     ]
     assert len(agents) == 15 * 3  # and not 20 * 3
 
@@ -196,7 +196,7 @@ def test_trial_i_learns_from_behaviour_or_expert_i(name: PresetName) -> None:
     for job in trainings(PRESETS[name]):
         assert job.batch.trial == job.schedule.seed
         source = job.batch.source
-        assert not isinstance(source, Behaviour) or source.schedule.seed == job.schedule.seed
+        assert not isinstance(source, OnlineAgent) or source.schedule.seed == job.schedule.seed
 
 
 def test_each_experiment_has_the_algorithms_of_its_figure() -> None:
@@ -369,7 +369,7 @@ def test_a_plan_becomes_a_schedule() -> None:
         checkpoint_every=100,
         true_value_every=200,
     )
-    assert job.batch.source == Behaviour(
+    assert job.batch.source == OnlineAgent(
         BehaviourSchedule(
             env="Hopper-v5",
             steps=300,
@@ -390,7 +390,7 @@ def test_a_batch_may_be_the_first_rows_of_a_longer_life() -> None:
     }
     assert batches.keys() == {60_000, 300_000}
     assert batches[60_000].source == batches[300_000].source
-    assert isinstance(batches[60_000].source, Behaviour)
+    assert isinstance(batches[60_000].source, OnlineAgent)
     assert batches[60_000].source.schedule.steps == 300_000
 
 

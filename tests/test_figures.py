@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 
 from bcq.experiments.records import Record
 from bcq.paper import drawing, figures
-from bcq.paper.extrapolation import figure_1
-from bcq.paper.perturbation import figure_7
-from bcq.paper.random_behaviour import figure_9
-from bcq.paper.results import figure_2
-from bcq.paper.uncertainty import figure_8
-from bcq.paper.values import figure_3
+from bcq.paper.figure_1_extrapolation import figure_1
+from bcq.paper.figure_2_results import figure_2
+from bcq.paper.figure_3_values import figure_3
+from bcq.paper.figure_7_perturbation import figure_7
+from bcq.paper.figure_8_uncertainty import figure_8
+from bcq.paper.figure_9_random_behaviour import figure_9
 from test_claims import as_in_the_paper, measured, record
 
 HERE = "Hopper-v5"

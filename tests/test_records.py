@@ -21,7 +21,7 @@ from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
 from bcq.experiments import jobs, kinds
 from bcq.experiments.jobs import Job, directory_name, perform
-from bcq.experiments.kinds import Batch, Behaviour, Experts, Training
+from bcq.experiments.kinds import Batch, Experts, OnlineAgent, Training
 from bcq.experiments.measures import final_measures
 from bcq.experiments.records import (
     Record,
@@ -39,7 +39,7 @@ from short_task import AGENT, NAME, STEPS
 LIFE = BehaviourSchedule(
     env=NAME, steps=STEPS, random_steps=30, evaluate_every=100, evaluate_episodes=2
 )
-AGENTS = tuple(Behaviour(replace(LIFE, seed=seed)) for seed in range(2))
+AGENTS = tuple(OnlineAgent(replace(LIFE, seed=seed)) for seed in range(2))
 WHOLE = Batch("concurrent", NAME, STEPS, 0, AGENTS[0])
 BEGINNING = Batch("concurrent", NAME, 120, 0, AGENTS[0])
 IMITATION = Batch("imitation", NAME, 100, 1, Experts(AGENTS, keep=2))
@@ -266,7 +266,7 @@ def test_an_ensemble_that_doubts_what_it_has_not_seen_is_told_from_one_that_know
 
 def test_paper_agents_are_the_papers(folder: Path) -> None:
     del folder
-    assert Behaviour(LIFE).as_json()["settings"] == {
+    assert OnlineAgent(LIFE).as_json()["settings"] == {
         **vars(DDPGConfig()),
         "hidden_sizes": (8, 8),
         "batch_size": 16,

@@ -11,9 +11,9 @@ from bcq.cli.application import main
 from bcq.experiments import runner
 from bcq.experiments.records import aligned, read_records, returns, write_records
 from bcq.paper import drawing, figures, reproduce
-from bcq.paper.extrapolation import figure_1
-from bcq.paper.results import figure_2
-from bcq.paper.values import figure_3
+from bcq.paper.figure_1_extrapolation import figure_1
+from bcq.paper.figure_2_results import figure_2
+from bcq.paper.figure_3_values import figure_3
 from bcq.paper.verdicts import CLAIMS
 from bcq.simulation import true_values
 from bcq.system.colours import COLOURS

@@ -93,6 +93,7 @@ class InThisProcess:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "POLL", 0.0)
+    monkeypatch.setenv("COLUMNS", "120")
 
 
 A = Step("a")
@@ -241,6 +242,19 @@ def test_a_board_is_drawn_on_terminals_only_and_never_in_silence(
     board.show({}, [A], Outcome([], {}, []))
     board.say("nothing")
     assert screen.getvalue() == ""
+
+
+def test_no_line_of_the_board_is_wider_than_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    screen = Terminal()
+    job = Step("a-name-that-is-longer-than-the-terminal-is-wide-by-far", length=1_000)
+    running = {0: Running(job, Instant(0), begun=0.0, steps_before=0)}
+    Board(1, tmp_path, screen).show(running, [], Outcome([], {}, []))
+    head, line = screen.getvalue().splitlines()
+    assert head == "0 of 1 jobs done, 0 failed, 0 skipped; at least 0 "
+    assert line == f"  {job.name}"[:50]
 
 
 def test_a_line_is_said_every_ten_seconds_where_no_board_can_be_drawn(

@@ -12,7 +12,7 @@ from bcq.cli.application import main
 from bcq.experiments import jobs, kinds
 from bcq.paper.evidence import Evidence
 from bcq.paper.judging import FAILS
-from bcq.paper.theory import CLAIMS
+from bcq.paper.section_4_theory import CLAIMS
 from bcq.tabular import KernelBasedRL, TabularBatch, greedy, illustrations, q_learning
 from bcq.tabular import walk as theory
 from bcq.tabular.illustrations import counterexample, learn_grid, measure_causes

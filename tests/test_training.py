@@ -12,11 +12,12 @@ import pytest
 
 import bcq
 from bcq.algorithms import ALGORITHMS
-from bcq.algorithms.learning import Algorithm, AlgorithmConfig, Minibatch, Trainable
+from bcq.algorithms.learning import Acting, Algorithm, AlgorithmConfig, Minibatch, Trainable
 from bcq.data.bounds import ActionBounds
 from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
 from bcq.runs.arrays import named_arrays
+from bcq.training import policy as policies
 from bcq.training.loop import Keys, create, on_device, sample, train, value_estimate
 from bcq.training.policy import Policy
 
@@ -58,6 +59,29 @@ def last(
 
 def test_every_algorithm_has_a_small_configuration_to_be_tested_with() -> None:
     assert SMALL.keys() == ALGORITHMS.keys()
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_acting_takes_no_array_of_an_optimizer_and_gives_the_same_bits(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner, dataset = create(SMALL[name], make_dataset(), seed=0), make_dataset()
+    handed: list[Acting] = []
+    original = policies.act_in_rows
+
+    def watched(learner: Acting, *others: Any) -> Any:
+        handed.append(learner)
+        return original(learner, *others)
+
+    monkeypatch.setattr(policies, "act_in_rows", watched)
+    policy = Policy(learner, dataset.task)
+    actions = policy.act(dataset.observations, seed=3, step=4)
+    rows = np.arange(len(dataset))
+    whole = np.asarray(original(learner, dataset.observations, rows, 3, 4))
+    assert actions.tobytes() == dataset.bounds.denormalise(whole).tobytes()
+    expected = {path for path in named_arrays(learner) if ".moments." not in path}
+    assert named_arrays(handed[0]).keys() == expected
+    assert expected < named_arrays(policy.learner).keys()
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -142,6 +142,18 @@ class Trainable(eqx.Module, Generic[Model]):
         return stepped, metrics
 
 
+def without_optimizers(learner: Model) -> Model:
+    """The same learner for acting only: its models, without the state of their optimizers."""
+
+    def strip(part: object) -> object:
+        if isinstance(part, Trainable):
+            return eqx.tree_at(lambda trainable: trainable.moments, part, None)
+        return part
+
+    stripped: Model = jax.tree.map(strip, learner, is_leaf=lambda part: isinstance(part, Trainable))
+    return stripped
+
+
 def bellman_target(batch: Minibatch, next_values: Array, discount: float) -> Array:
     """The reward plus gamma Q(s', a'), or alone at terminals (Eq. 25); time limits bootstrap."""
     return batch.rewards + discount * jnp.where(batch.terminated, 0.0, next_values)

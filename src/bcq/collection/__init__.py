@@ -1,1 +1,1 @@
-"""The paper's batches: agents, experts, recipes."""
+"""The batches of the paper: agents, experts, recipes."""

@@ -1,7 +1,7 @@
-"""The behavioural agent: DDPG learning online, in the paper's regime (supplement F, G).
+"""The behavioural agent: DDPG that learns online, as in the paper (supplement F, G).
 
-Trained after each episode, one update a time step. Its run directory also holds every transition,
-in order: `rows.bin`.
+After each episode it makes one update per time step of the episode. Its run directory also contains
+every transition, in order: `rows.bin`.
 """
 
 import time
@@ -48,7 +48,7 @@ from bcq.training.loop import ESTIMATE_EVERY, Keys, create_compiled, updates
 
 @dataclass
 class Agent:
-    """A behavioural agent in the middle of its life, at the end of an episode."""
+    """A behavioural agent at the end of an episode."""
 
     learner: DDPG
     buffer: Transitions
@@ -59,7 +59,7 @@ class Agent:
 def train_behaviour(
     directory: Path, config: DDPGConfig, schedule: BehaviourSchedule, *, resume: bool = False
 ) -> Run:
-    """Trains online into a run directory; resumed, as if it had never been interrupted."""
+    """Trains online into a run directory. A resumed run gives the same result."""
     environment = make(schedule.env)
     environment.reset(seed=0)
     make_directory(directory)
@@ -73,7 +73,7 @@ def train_behaviour(
 
 
 def behaviour_dataset(run: Run, recipe: str, *, first: int | None = None) -> Dataset:
-    """The first transitions of a behavioural agent's life, all unless told, in order."""
+    """The first transitions that an agent collected, by default all, in order."""
     schedule = schedule_of(run)
     environment = make(schedule.env)
     environment.reset(seed=0)
@@ -111,7 +111,7 @@ def configuration_of(
 def continue_behaviour(
     run: Run, config: DDPGConfig, schedule: BehaviourSchedule, environment: Environment
 ) -> None:
-    """Lives from the newest checkpoint, or from the beginning, to the end of the schedule."""
+    """Explores and learns from the newest checkpoint, or from the start, to the schedule's end."""
     log = RowFile(run.directory / ROWS, row_type(environment))
     keys = Keys.of(derive(schedule.seed, Role.AGENT))
     agent = restored(run, config, schedule, log, keys)
@@ -124,7 +124,7 @@ def continue_behaviour(
             rows = as_rows(episode(environment, agent, schedule), log.kind)
             log.append(rows)
             if not (rows["terminated"][-1] or rows["truncated"][-1]):
-                break  # the schedule ends within an episode: it is kept, and not learned from
+                break  # the schedule ends within an episode: its rows are kept but not learned from
             acted = time.perf_counter()
             before = agent.steps
             learn(recorder, agent, rows, keys)
@@ -158,7 +158,7 @@ def restored(
 
 
 def episode(environment: Environment, agent: Agent, schedule: BehaviourSchedule) -> Iterator[Step]:
-    """Plays the next episode, to its end or to that of the schedule."""
+    """Plays the next episode, until it or the schedule ends."""
     own = derive(schedule.seed, Role.AGENT)
     observation, _ = environment.reset(seed=reset_seed(own, agent.episodes))
     generator = exploration(own, agent.episodes)
@@ -184,7 +184,7 @@ def act(actor: Actor, observations: Array) -> Array:
 
 
 def learn(recorder: Recorder, agent: Agent, rows: StoredRows, keys: Keys) -> None:
-    """One update for each row of an episode that has ended, from all rows so far."""
+    """Makes one update per row of an episode that has ended, on all rows so far."""
     agent.buffer = write_to_device(agent.buffer, rows, agent.steps, recorder.run.task.bounds)
     end = agent.steps + len(rows)
     for step, learner, metrics in updates(

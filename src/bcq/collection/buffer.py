@@ -21,12 +21,12 @@ from bcq.simulation.rollouts import Step
 from bcq.system.errors import InputError
 from bcq.system.files import require_regular
 
-StoredRows = NDArray[Any]  # structured: a field a column of the batch
-WRITE_ROWS = 1_000  # rows that one write to the device takes
+StoredRows = NDArray[Any]  # a structured array with one field per column of the batch
+WRITE_ROWS = 1_000  # rows per write to the device
 
 
 def row_type(environment: Environment) -> np.dtype[Any]:
-    """A transition as it lies on disk; the environment must have been reset."""
+    """The type of a transition on disk. The environment must have been reset."""
     task, state = task_of(environment), simulator_state(environment)
     fields: list[tuple[str, Any, tuple[int, ...]]] = [
         ("observations", np.float32, (task.observation_size,)),
@@ -60,7 +60,7 @@ def as_rows(steps: Iterable[Step], kind: np.dtype[Any]) -> StoredRows:
 
 
 class RowFile:
-    """Rows on disk. What was appended since the last `sync` may be lost; `cut_back` removes it."""
+    """A file of rows. Rows appended since the last `sync` may be lost; `cut_back` removes them."""
 
     def __init__(self, path: Path, kind: np.dtype[Any]):
         require_regular(path)
@@ -76,12 +76,12 @@ class RowFile:
             raise InputError(f"cannot write {self.path}: {error.strerror}") from error
 
     def sync(self) -> None:
-        """Makes what was appended survive a power cut."""
+        """Writes appended rows to the disk, so that they survive a power failure."""
         with self.path.open("ab") as file:
             os.fsync(file.fileno())
 
     def cut_back(self, count: int) -> None:
-        """Keeps the first rows only."""
+        """Keeps only the first rows."""
         size = count * self.kind.itemsize
         with self.path.open("ab") as file:
             if file.tell() < size:
@@ -105,7 +105,7 @@ def as_dataset(
 
 
 def empty_on_device(task: TaskSpec, capacity: int) -> Transitions:
-    """Room for so many rows, and for what the last write may reach beyond them."""
+    """An empty buffer with room for `capacity` rows, and for the padding of the last write."""
     capacity += WRITE_ROWS
     observations = jnp.empty((capacity, task.observation_size))
     return Transitions(
@@ -120,7 +120,7 @@ def empty_on_device(task: TaskSpec, capacity: int) -> Transitions:
 def write_to_device(
     buffer: Transitions, rows: StoredRows, start: int, bounds: ActionBounds
 ) -> Transitions:
-    """Puts rows into the buffer from row `start` on; what was there is used up."""
+    """Writes rows into the buffer, starting at row `start`. The old buffer cannot be used again."""
     for first in range(0, len(rows), WRITE_ROWS):
         part = rows[first : first + WRITE_ROWS]
         padded = np.zeros(WRITE_ROWS, rows.dtype)
@@ -133,7 +133,7 @@ def write_to_device(
 
 @partial(jax.jit, donate_argnums=0)
 def write_in_place(buffer: Transitions, new: Transitions, start: Array | int) -> Transitions:
-    """The buffer with new rows, in the memory of the old one."""
+    """The buffer with new rows, in the memory of the old buffer."""
     return Transitions(
         *(
             jax.lax.dynamic_update_slice_in_dim(column, rows, start, axis=0)

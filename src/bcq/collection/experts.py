@@ -1,4 +1,4 @@
-"""Experts: trained by the behavioural agent's own command, ranked, and a few bundled."""
+"""Experts: behavioural agents that are trained and ranked; a few are bundled."""
 
 import hashlib
 import json
@@ -28,15 +28,15 @@ from bcq.system.seeds import Role, derive
 from bcq.training.policy import Policy
 
 BUNDLED = Path(__file__).parent / "bundled"
-LAST = 10  # evaluations that tell how an agent ended
-SHORTLIST = 10  # checkpoints of an agent that are compared on fresh episodes
+LAST = 10  # evaluations at the end of an agent that are averaged
+SHORTLIST = 10  # checkpoints of an agent that are compared on new episodes
 CHOICE_EPISODES = 50
 CARD_EPISODES = 100
-LEG = 100_000  # time steps by which the best agents are carried on
+LEG = 100_000  # time steps by which the best agents are trained further
 
 
 class ActorAlone(eqx.Module):
-    """What is left of DDPG when it no longer learns."""
+    """The actor of DDPG without everything that it needs for learning."""
 
     actor: Actor
 
@@ -48,7 +48,7 @@ class ActorAlone(eqx.Module):
 
 @dataclass(frozen=True)
 class Expert:
-    """A policy, where it belongs, and what is known of it."""
+    """A policy, its environment, and its card: what is known about it."""
 
     name: str
     environment: str
@@ -57,7 +57,7 @@ class Expert:
 
 
 def bundled(environment: str) -> list[Path]:
-    """Experts that ship with the package, the best first."""
+    """The files of the bundled experts, the best first."""
     return sorted(BUNDLED.glob(f"{environment}-*.safetensors"))
 
 
@@ -108,7 +108,7 @@ def read_expert(path: str | Path) -> Expert:
 
 
 def describe(expert: Expert) -> str:
-    """A line on an expert, selection disclosed."""
+    """One line about an expert, including how it was selected."""
     card = expert.card
     mean, std = (
         card[f"{kind}_return_of_{CARD_EPISODES}_fresh_episodes"] for kind in ("mean", "std")
@@ -124,7 +124,7 @@ def describe(expert: Expert) -> str:
 
 
 class Choice(NamedTuple):
-    """An agent's best checkpoint, and what it earns on the episodes it was chosen by."""
+    """The best checkpoint of an agent, and its mean return on the episodes used to choose it."""
 
     run: Run
     step: int
@@ -134,16 +134,16 @@ class Choice(NamedTuple):
 def train_experts(
     directory: Path, schedules: Sequence[BehaviourSchedule], *, keep: int, longest: int = 0
 ) -> list[Path]:
-    """Trains an agent for each schedule, keeps the best, records all; finished ones stay.
+    """Trains one agent per schedule and keeps the best; finished agents are not trained again.
 
-    The best are carried on, a leg at a time and up to `longest` steps, while their best checkpoint
-    is of the last leg. Every agent's figures are in `ENV-ranking.json`, so that the selection can
-    be judged.
+    The best agents are trained further, `LEG` steps at a time and up to `longest` steps, as long
+    as their best checkpoint is from the last leg. `ENV-ranking.json` contains the figures of all
+    agents, so that readers can judge the selection.
     """
 
     def trained(schedule: BehaviourSchedule) -> Run:
         name = f"{schedule.env}-seed{schedule.seed}"
-        if (directory / name / "config.json").exists():  # perhaps carried on already
+        if (directory / name / "config.json").exists():  # it may have been trained further
             steps = Run.open(directory / name).config.schedule.steps
             schedule = replace(schedule, steps=max(steps, schedule.steps))
         return train_behaviour(directory / name, DDPGConfig(), schedule, resume=True)
@@ -158,7 +158,7 @@ def train_experts(
 
 
 def keep_best(runs: Sequence[Run], kept: Path, *, keep: int) -> list[Path]:
-    """Writes the best agents, and how all fared."""
+    """Writes the best agents, and the ranking of all."""
     return write_best(ranked(runs), kept, keep=keep)
 
 
@@ -168,7 +168,7 @@ def ranked(runs: Sequence[Run]) -> list[Choice]:
 
 
 def best_checkpoint(run: Run) -> Choice:
-    """The one that earns most on fresh episodes, of those that the agent's evaluations favour."""
+    """The best checkpoint on new episodes, among those with the best evaluations."""
     evaluations = returns_by_step(run)
     kept = [one["step"] for one in run.checkpoints()]
     favoured = sorted(kept, key=lambda step: np.mean(evaluations[step]), reverse=True)[:SHORTLIST]
@@ -183,7 +183,7 @@ def best_checkpoint(run: Run) -> Choice:
 
 
 def write_best(choices: Sequence[Choice], kept: Path, *, keep: int) -> list[Path]:
-    """The best experts with their cards, and the ranking of all."""
+    """Writes the best experts with their cards, and the ranking of all agents."""
     choices = sorted(choices, key=lambda choice: choice.score, reverse=True)
     ranking = [
         {
@@ -206,13 +206,13 @@ def write_best(choices: Sequence[Choice], kept: Path, *, keep: int) -> list[Path
 
 
 def last_ten(run: Run) -> float:
-    """The mean of the last ten evaluations: how the agent ended, nothing chosen."""
+    """The mean of the last ten evaluations; nothing is selected in it."""
     evaluations = returns_by_step(run)
     return float(np.mean([np.mean(evaluations[step]) for step in sorted(evaluations)[-LAST:]]))
 
 
 def write_expert(choice: Choice, path: Path, rank: int, ranking: list[Row]) -> Path:
-    """The actor of a run, with a card that says where it comes from and what it earns."""
+    """Writes the actor of a run, with a card that states its origin and its returns."""
     run, step, score = choice
     policy = run.policy(step)
     assert isinstance(policy.learner, DDPG)

@@ -1,4 +1,4 @@
-"""The paper's batches (Sections 3.1 and 5, supplement D.3 and F)."""
+"""The batches of the paper (Sections 3.1 and 5, supplement D.3 and F)."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -31,26 +31,26 @@ from bcq.system.files import locked, make_directory, read_json, write_text
 from bcq.system.progress import Progress
 from bcq.system.seeds import Role, derive, exploration, reset_seed
 
-WAVE = 10  # episodes that are played in lock-step
+WAVE = 10  # episodes that are played together
 
 
 class Wave(NamedTuple):
-    """Episodes that are played together, and what they draw from."""
+    """Episodes that are played together, and their sources of random numbers."""
 
     seed: int
-    generators: Sequence[np.random.Generator]  # one an episode
+    generators: Sequence[np.random.Generator]  # one per episode
 
 
 class FixedBehaviour(Protocol):
-    """Who acts while a batch is collected."""
+    """A behaviour that does not learn while it collects a batch."""
 
     @property
     def description(self) -> str:
-        """In words, for the batch's attributes."""
+        """A description, for the attributes of the batch."""
         ...
 
     def act(self, observations: Floats, rows: RowNumbers, time: int, wave: Wave) -> Floats:
-        """An action a row; row i may draw from generator i of the wave."""
+        """One action per row; row i may draw from generator i of the wave."""
         ...
 
 
@@ -62,7 +62,7 @@ class UniformlyRandom:
     description: str = "uniform"
 
     def act(self, observations: Floats, rows: RowNumbers, time: int, wave: Wave) -> Floats:
-        """Looks at nothing."""
+        """Actions that do not depend on the observations."""
         del observations, time
         low, high = self.bounds.low, self.bounds.high
         return np.array([wave.generators[row].uniform(low, high) for row in rows], np.float32)
@@ -81,7 +81,7 @@ class Demonstrator:
 
     @property
     def description(self) -> str:
-        """Which expert, how noisy."""
+        """The expert and its noise."""
         return (
             f"{self.expert.name}, random with probability {self.random_probability:g}, "
             f"otherwise noise {self.noise:g}"
@@ -106,7 +106,7 @@ class Demonstrator:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that decides the numbers of a batch which a fixed behaviour collects."""
+    """Everything that the numbers of a batch of a fixed behaviour depend on."""
 
     name: str
     environment: str
@@ -155,10 +155,10 @@ def imperfect(
 
 
 def collect(recipe: Recipe, *, folder: Path | None = None, progress: bool = False) -> Dataset:
-    """Plays episodes until there are enough transitions; the last may be cut short.
+    """Plays episodes until there are enough transitions; the last episode may be cut.
 
-    Episode i starts from (seed, i). With a folder, an interrupted collection goes on there, and
-    gives the batch that it would have given.
+    Episode i starts from (seed, i). If a folder is given, an interrupted collection can be
+    continued from it, and the batch is the same as without the interruption.
     """
     environments = [make(recipe.environment) for _ in range(WAVE)]
     environments[0].reset(seed=0)
@@ -194,7 +194,7 @@ def collect(recipe: Recipe, *, folder: Path | None = None, progress: bool = Fals
 
 
 def play(environments: Sequence[Environment], recipe: Recipe, first: int) -> Iterator[Step]:
-    """Episodes number `first` and following, one an environment."""
+    """Plays episodes `first`, `first` + 1, ..., one per environment."""
     own = derive(recipe.seed, Role.BATCH)
     numbers = range(first, first + len(environments))
     seeds = [reset_seed(own, number) for number in numbers]
@@ -206,7 +206,7 @@ def play(environments: Sequence[Environment], recipe: Recipe, first: int) -> Ite
 
 
 def counted(steps: Iterator[Step], left: int, bar: Progress) -> Iterator[Step]:
-    """The same steps, shown on a bar; of the last wave's, no more than are left to collect."""
+    """The same steps, counted on the progress bar, at most as many rows as are left to collect."""
     for step in steps:
         shown = min(len(step.episodes), left)
         bar.advance(shown)
@@ -216,7 +216,7 @@ def counted(steps: Iterator[Step], left: int, bar: Progress) -> Iterator[Step]:
 
 @contextmanager
 def collecting_in(folder: Path | None) -> Iterator[Path]:
-    """The folder that holds the rows so far; without one, nothing outlives the process."""
+    """The folder for the rows; if none is given, a temporary one."""
     if folder is None:
         with TemporaryDirectory() as temporary:
             yield Path(temporary)
@@ -227,7 +227,7 @@ def collecting_in(folder: Path | None) -> Iterator[Path]:
 
 
 def progress_of(directory: Path, recipe: Recipe) -> tuple[int, int]:
-    """How many waves of episodes are done, and rows."""
+    """The number of waves and of rows that are complete."""
     path = directory / "progress.json"
     if not path.exists():
         return 0, 0
@@ -242,7 +242,7 @@ def progress_of(directory: Path, recipe: Recipe) -> tuple[int, int]:
 
 
 def note_progress(directory: Path, recipe: Recipe, waves: int, rows: int) -> None:
-    """Says how many waves and rows are safe on disk."""
+    """Records the number of waves and of rows that are safely on disk."""
     notes = {**recipe.settings(), "waves": waves, "rows": rows}
     write_text(directory / "progress.json", json.dumps(notes, indent=2) + "\n")
 
@@ -253,14 +253,14 @@ def collect_random(environment: str, *, transitions: int = 5_000, seed: int = 0)
 
 
 def collect_to(path: Path, recipe: Recipe) -> Dataset:
-    """Collects into a file; interrupted, the same call goes on from a folder beside it."""
+    """Collects into a file. If interrupted, the same call continues from a folder beside it."""
     require_new(path)
     folder = path.with_name(path.name + ".partial")
     dataset = collect(recipe, folder=folder, progress=True)
-    for torn in path.parent.glob(f".{path.name}.*.tmp"):  # by a kill while it was being saved
+    for torn in path.parent.glob(f".{path.name}.*.tmp"):  # of a process killed while saving
         torn.unlink()
     save(dataset, path)
-    for name in ("progress.json", "rows.bin", ".lock", ".*.tmp"):  # a kill in between harms none
+    for name in ("progress.json", "rows.bin", ".lock", ".*.tmp"):  # safe to interrupt
         for leftover in folder.glob(name):
             leftover.unlink()
     folder.rmdir()
@@ -268,9 +268,9 @@ def collect_to(path: Path, recipe: Recipe) -> Dataset:
 
 
 def collect_behaviour_to(path: Path, recipe: str, schedule: BehaviourSchedule) -> Dataset:
-    """The whole life of a DDPG agent that learns, in order (Batches 1 and 2).
+    """All transitions of a DDPG agent that learns, in order (Batches 1 and 2).
 
-    Its run directory stays beside the file: Figure 1 draws the behaviour's curve and values too.
+    Its run directory stays beside the file: Figure 1 also shows its returns and values.
     """
     require_new(path)
     run = train_behaviour(path.with_suffix(".behaviour"), DDPGConfig(), schedule, resume=True)

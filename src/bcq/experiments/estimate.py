@@ -9,7 +9,7 @@ from bcq.algorithms.learning import AlgorithmConfig
 from bcq.collection.recipes import collect_random
 from bcq.data.dataset import Dataset
 from bcq.experiments.jobs import Job, fingerprint, is_finished
-from bcq.experiments.kinds import Batch, Behaviour, Training, steps_done
+from bcq.experiments.kinds import Batch, OnlineAgent, Training, steps_done
 from bcq.simulation.environments import time_limit_of
 from bcq.system import interruption
 from bcq.system.progress import over
@@ -83,11 +83,11 @@ def seconds_of(job: Job, folder: Path, speeds: Speeds) -> float:
             evaluation = limit * (acting + schedule.evaluate_episodes * step)
             truth = limit * (10 * acting + 100 * step)
             return START + left / updates + evaluations * evaluation + truths * truth
-        case Behaviour():
+        case OnlineAgent():
             env = job.schedule.env
             updates, acting = speeds.of(env, DDPGConfig())
             return START + left * (1 / updates + acting + speeds.seconds_a_step(env))
-        case Batch() if not isinstance(job.source, Behaviour):
+        case Batch() if not isinstance(job.source, OnlineAgent):
             return START + left * (speeds.seconds_a_step(job.env) + 1e-4)
         case _:
             return START
@@ -98,8 +98,8 @@ def bytes_of(job: Job, speeds: Speeds) -> int:
     match job:
         case Training():
             return CHECKPOINTS
-        case Behaviour() | Batch():
-            env = job.schedule.env if isinstance(job, Behaviour) else job.env
+        case OnlineAgent() | Batch():
+            env = job.schedule.env if isinstance(job, OnlineAgent) else job.env
             data = speeds.dataset(env)
             state = 0 if data.qpos is None else 16 * data.qpos.shape[1]
             sizes = data.task

@@ -29,7 +29,7 @@ from bcq.tabular.theorems import STATEMENTS, largest
 
 
 @dataclass(frozen=True)
-class Behaviour:
+class OnlineAgent:
     """A DDPG agent that learns online; what it saw is the batch of others."""
 
     schedule: BehaviourSchedule
@@ -47,7 +47,7 @@ class Behaviour:
         return self.schedule.steps
 
     def as_json(self) -> Row:
-        """Its schedule and settings."""
+        """Its schedule and settings. The kind is in fingerprints, so it keeps its old name."""
         return {
             "kind": "Behaviour",
             "schedule": asdict(self.schedule),
@@ -64,7 +64,7 @@ class Behaviour:
 class Experts:
     """The best of several agents."""
 
-    needs: tuple[Behaviour, ...]
+    needs: tuple[OnlineAgent, ...]
     keep: int
     length: ClassVar[int] = 1
 
@@ -95,7 +95,7 @@ class Batch:
     env: str
     transitions: int
     trial: int
-    source: Behaviour | Experts | None = None  # no source: a bundled expert, or none is needed
+    source: OnlineAgent | Experts | None = None  # no source: a bundled expert, or none is needed
 
     @property
     def name(self) -> str:
@@ -151,7 +151,7 @@ class Batch:
 
     def collect(self, path: Path, folder: Path) -> Dataset:
         """The batch itself."""
-        if isinstance(self.source, Behaviour):
+        if isinstance(self.source, OnlineAgent):
             run = Run.open(folder / directory_name(self.source))
             dataset = behaviour_dataset(run, self.recipe, first=self.transitions)
             save(dataset, path)
@@ -269,7 +269,7 @@ def from_json(told: Row) -> Any:
     """The inverse of `as_json`."""
     match told["kind"]:
         case "Behaviour":
-            return Behaviour(BehaviourSchedule(**told["schedule"]))
+            return OnlineAgent(BehaviourSchedule(**told["schedule"]))
         case "Experts":
             return Experts(tuple(from_json(agent) for agent in told["agents"]), told["keep"])
         case "Batch":

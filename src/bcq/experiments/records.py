@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcq.experiments.jobs import Job, directory_name, fingerprint, is_finished, with_needs
-from bcq.experiments.kinds import Batch, Behaviour, Experts, Theory, Training
+from bcq.experiments.kinds import Batch, Experts, OnlineAgent, Theory, Training
 from bcq.runs.directory import Run, returns_by_step
 from bcq.runs.value_logs import values_by_step
 from bcq.system.errors import InputError
@@ -96,7 +96,7 @@ def gather(
 ) -> list[Record]:
     """A record of every run in each of its roles: from its folder, or the one recorded before."""
     before = {one.key: one for one in recorded}
-    roles: dict[Key, tuple[Training | Behaviour, Batch | None, list[str]]] = {}
+    roles: dict[Key, tuple[Training | OnlineAgent, Batch | None, list[str]]] = {}
     for experiment, jobs in experiments.items():
         for job in with_needs(jobs):
             for run, task, role in roles_of(job):
@@ -131,7 +131,7 @@ def unrecorded(jobs: Sequence[Job], recorded: Sequence[Record], theory: Row | No
     return found
 
 
-def roles_of(job: Job) -> list[tuple[Training | Behaviour, str, str]]:
+def roles_of(job: Job) -> list[tuple[Training | OnlineAgent, str, str]]:
     """Which runs a job gives a role to, and which: task and role.
 
     What an agent is, those say that need it: the same life may be a batch and an expert's.
@@ -139,14 +139,14 @@ def roles_of(job: Job) -> list[tuple[Training | Behaviour, str, str]]:
     match job:
         case Training():
             return [(job, job.batch.recipe, "learner")]
-        case Batch() if isinstance(job.source, Behaviour):
+        case Batch() if isinstance(job.source, OnlineAgent):
             return [(job.source, job.recipe, "agent")]
         case Experts():
             return [(agent, CANDIDATES, "candidate") for agent in job.needs]
     return []
 
 
-def record(job: Training | Behaviour, folder: Path, batch: Batch | None, **known: Any) -> Record:
+def record(job: Training | OnlineAgent, folder: Path, batch: Batch | None, **known: Any) -> Record:
     """The series of one run directory."""
     directory = folder / directory_name(job)
     run = Run.open(directory)

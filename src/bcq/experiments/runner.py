@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -263,8 +264,9 @@ class Board:
         """Draws the moving part, or says its first line now and then."""
         if self.live:
             lines = [self.summary(running, waiting, outcome), *map(self.line, running.values())]
+            width = shutil.get_terminal_size().columns  # a line that wraps could not be removed
             self.clear()
-            self.screen.write("\n".join(lines) + "\n")
+            self.screen.write("".join(f"{line[:width]}\n" for line in lines))
             self.screen.flush()
             self.drawn = len(lines)
         elif time.monotonic() - self.said >= progress.EVERY:

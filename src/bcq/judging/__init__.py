@@ -1,1 +1,1 @@
-"""What a policy is worth, from logs alone."""
+"""How a policy compares with its batch, from logs alone."""

@@ -1,8 +1,8 @@
 """The extrapolation meter: how far a policy's actions are from the batch, without a simulator.
 
-At states of the batch, the policy's action is compared with the actions logged at the nearest other
-states. The same distance is taken for the logged action itself (leave-one-out), and the meter is
-the ratio of the two means: 1 is like the data, 10 is ten times as far from it.
+At states of the batch, the action of the policy is compared with the actions logged at the nearest
+other states. The same distance is computed for the logged action itself (leave-one-out). The meter
+is the ratio of the two means: 1 is like the data, 10 is ten times as far away.
 """
 
 from dataclasses import dataclass
@@ -22,14 +22,14 @@ from bcq.data.dataset import Dataset
 from bcq.system.errors import InputError
 from bcq.training.policy import Policy
 
-STATES = 1_000  # of the batch, at which the policy is asked
-REFERENCES = 100_000  # rows of the batch, evenly spread, that it is compared with
+STATES = 1_000  # states of the batch at which the policy acts
+REFERENCES = 100_000  # rows of the batch, evenly spread, to compare with
 NEIGHBOURS = 10  # nearest states, by observations scaled to unit variance
 
 
 @dataclass(frozen=True)
 class Meter:
-    """How a policy's actions compare with the batch's; every figure has its value for the data."""
+    """The actions of a policy compared with those of the batch; `data_x` is x of the data."""
 
     distance: float  # mean distance to the nearest logged action at near states, [-1, 1] scale
     data_distance: float
@@ -38,11 +38,11 @@ class Meter:
     reconstruction: float | None  # mean squared error of the learner's own VAE, if it has one
     data_reconstruction: float | None
     latents_beyond_clip: float | None  # share of the encoder's means of logged actions
-    perturbations_near_limit: float | None  # share of BCQ's that are within 5% of +-Phi
+    perturbations_near_limit: float | None  # share of the perturbations of BCQ within 5% of +-Phi
 
     @property
     def ratio(self) -> float:
-        """The meter: 1 is like the data."""
+        """The meter itself: 1 is like the data."""
         return self.distance / self.data_distance
 
     def summary(self) -> dict[str, float | None]:
@@ -55,14 +55,14 @@ class Meter:
 
     @property
     def reconstruction_ratio(self) -> float | None:
-        """The same by the VAE, if there is one."""
+        """The ratio of the reconstruction errors, if there is a VAE."""
         if self.reconstruction is None or self.data_reconstruction is None:
             return None
         return self.reconstruction / self.data_reconstruction
 
 
 def extrapolation_meter(policy: Policy, dataset: Dataset, *, seed: int = 0) -> Meter:
-    """Measures a policy against the batch it learned from."""
+    """Compares a policy with the batch that it learned from."""
     if len(dataset) < 2:
         raise InputError(
             "meter: the batch has only one transition; a comparison needs at least two"
@@ -93,7 +93,7 @@ def extrapolation_meter(policy: Policy, dataset: Dataset, *, seed: int = 0) -> M
 
 
 def model_of(learner: Acting, name: str) -> object:
-    """A learner's network by its name, if it has such a one."""
+    """A network of a learner by name, or None."""
     return getattr(getattr(learner, name, None), "model", None)
 
 
@@ -102,7 +102,8 @@ def nearest_rows(dataset: Dataset, rows: NDArray[np.int64]) -> NDArray[np.int64]
     stride = -(-len(dataset) // REFERENCES)
     references = np.arange(0, len(dataset), stride)
     scale = dataset.observations.std(axis=0, dtype=float).astype(np.float32)
-    scaled = dataset.observations / np.where(scale > 0, scale, 1)
+    centre = dataset.observations.mean(axis=0, dtype=float).astype(np.float32)  # keeps the digits
+    scaled = (dataset.observations - centre) / np.where(scale > 0, scale, 1)
     count = min(NEIGHBOURS, len(references) - 1)
     found = [
         nearest(scaled[row], scaled[references], jnp.asarray(references == row), count)
@@ -113,13 +114,13 @@ def nearest_rows(dataset: Dataset, rows: NDArray[np.int64]) -> NDArray[np.int64]
 
 @partial(jax.jit, static_argnums=3)
 def nearest(state: Array, states: Array, excluded: Array, count: int) -> Array:
-    """Which states are nearest, but for those excluded."""
+    """The numbers of the nearest states, without those excluded."""
     squares = ((states - state) ** 2).sum(axis=1)
     return jax.lax.top_k(-jnp.where(excluded, jnp.inf, squares), count)[1]
 
 
 def compare(actions: Floats, near: Floats) -> tuple[float, float]:
-    """Mean distance to the nearest of the actions near by, and share outside their range."""
+    """Mean distance to the nearest neighbouring action, and the share outside their range."""
     distances = np.linalg.norm(near - actions[:, None], axis=2).min(axis=1)
     beyond = (actions < near.min(axis=1)) | (actions > near.max(axis=1))
     return float(distances.mean(dtype=float)), float(beyond.mean())
@@ -127,14 +128,14 @@ def compare(actions: Floats, near: Floats) -> tuple[float, float]:
 
 @jax.jit
 def reconstruction_error(vae: ConditionalVAE, observations: Array, actions: Array) -> Array:
-    """Squared error of decoding what an action is encoded to."""
+    """Mean squared error of actions that are encoded and decoded."""
     latents, _ = vae.encode(observations, actions)
     return ((vae.decode(observations, latents) - actions) ** 2).mean()
 
 
 @jax.jit
 def beyond_clip(vae: ConditionalVAE, observations: Array, actions: Array) -> Array:
-    """Share of latents that acting never samples, since it clips them."""
+    """Share of latents beyond the clip of acting, which acting therefore never samples."""
     means, _ = vae.encode(observations, actions)
     return (jnp.abs(means) > vae.latent_clip).mean()
 
@@ -143,7 +144,7 @@ def beyond_clip(vae: ConditionalVAE, observations: Array, actions: Array) -> Arr
 def near_limit(
     vae: ConditionalVAE, perturbation: PerturbationModel, observations: Array, key: Array
 ) -> Array:
-    """Share of perturbations that would go further if they could."""
+    """Share of perturbations at their limit, or nearly."""
     noise = jax.random.normal(key, (len(observations), 1, vae.latent_size))
     residuals = propose(vae, perturbation, observations, noise).residuals
     return (jnp.abs(residuals) > 0.95 * perturbation.limit).mean()

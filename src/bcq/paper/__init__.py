@@ -5,25 +5,25 @@ from types import ModuleType
 from bcq.experiments.jobs import Job
 from bcq.experiments.kinds import Training
 from bcq.paper import (
-    extrapolation,
-    perturbation,
-    random_behaviour,
-    results,
-    theory,
-    uncertainty,
-    values,
+    figure_1_extrapolation,
+    figure_2_results,
+    figure_3_values,
+    figure_7_perturbation,
+    figure_8_uncertainty,
+    figure_9_random_behaviour,
+    section_4_theory,
 )
 from bcq.paper.presets import ExperimentName, Preset
 from bcq.system.errors import InputError
 
 EXPERIMENTS: dict[ExperimentName, ModuleType] = {
-    "theory": theory,
-    "extrapolation": extrapolation,
-    "results": results,
-    "values": values,
-    "perturbation": perturbation,
-    "uncertainty": uncertainty,
-    "random": random_behaviour,
+    "theory": section_4_theory,
+    "extrapolation": figure_1_extrapolation,
+    "results": figure_2_results,
+    "values": figure_3_values,
+    "perturbation": figure_7_perturbation,
+    "uncertainty": figure_8_uncertainty,
+    "random": figure_9_random_behaviour,
 }
 
 

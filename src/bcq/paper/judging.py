@@ -42,9 +42,8 @@ class Interval:
         """Student's interval of the mean."""
         if len(values) < FEWEST:
             raise NotEnoughError(f"{FEWEST} trials; there is {len(values)}")
-        mean, half = float(np.mean(values)), 0.0
-        if (error := float(np.std(values, ddof=1)) / len(values) ** 0.5) > 0:
-            half = float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)) * error
+        mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / len(values) ** 0.5
+        half = float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)) * error
         return cls(mean, mean - half, mean + half, len(values))
 
     def verdict(self, side: Side, bar: float) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from bcq.algorithms.learning import AlgorithmConfig
-from bcq.experiments.kinds import Batch, Behaviour, Experts, Training
+from bcq.experiments.kinds import Batch, Experts, OnlineAgent, Training
 from bcq.runs.schedules import BehaviourSchedule, Schedule
 
 HOPPER, CHEETAH, WALKER = "Hopper-v5", "HalfCheetah-v5", "Walker2d-v5"
@@ -53,7 +53,7 @@ class Preset:
 
     def batch(self, plan: Plan, trial: int) -> Batch:
         """Trial i learns from behaviour or expert i."""
-        source: Behaviour | Experts | None = None
+        source: OnlineAgent | Experts | None = None
         if plan.task in ("final-buffer", "concurrent"):
             noise = 0.5 if plan.task == "final-buffer" else 0.1
             source = self.behaviour(plan.env, plan.life or plan.rows, trial, noise)
@@ -65,9 +65,9 @@ class Preset:
             )
         return Batch(plan.task, plan.env, plan.rows, trial, source)
 
-    def behaviour(self, env: str, steps: int, seed: int, noise: float) -> Behaviour:
+    def behaviour(self, env: str, steps: int, seed: int, noise: float) -> OnlineAgent:
         """An agent that learns online."""
-        return Behaviour(
+        return OnlineAgent(
             BehaviourSchedule(
                 env=env,
                 steps=steps,

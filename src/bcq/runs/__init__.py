@@ -1,1 +1,1 @@
-"""Run directories: what a training leaves on disk, and goes on from."""
+"""Run directories: what a training run writes, and what it resumes from."""

@@ -1,4 +1,4 @@
-"""Every array of a learner by name, and back."""
+"""The arrays of a learner by name, for files, and the learner from such arrays."""
 
 from pathlib import Path
 from typing import TypeVar
@@ -20,13 +20,13 @@ def names_of(learner: Acting) -> list[str]:
 
 
 def named_arrays(learner: Acting) -> dict[str, np.ndarray]:
-    """Every array of a learner under its path."""
+    """Every array of a learner, by its path."""
     arrays = map(np.asarray, jax.tree.leaves(learner))
     return dict(zip(names_of(learner), arrays, strict=True))
 
 
 def with_arrays(skeleton: Learner, arrays: dict[str, np.ndarray], source: Path) -> Learner:
-    """The learner that `named_arrays` took apart."""
+    """The inverse of `named_arrays`: a learner like the skeleton, with these arrays."""
     leaves, structure = jax.tree.flatten(skeleton)
     names = names_of(skeleton)
     strangers = sorted(set(names) ^ set(arrays))

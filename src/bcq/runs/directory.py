@@ -1,11 +1,11 @@
-"""A run directory: settings, metrics, raw returns and checkpoints, none of them half-written.
+"""A run directory: settings, metrics, raw returns and checkpoints, each written completely or not.
 
-config.json       everything the run depends on, and where it went on with other threads or versions
-metrics.jsonl     one row every hundred updates
-episodes.jsonl    one row an evaluation episode
-values.jsonl      one row a state-action pair whose true value was measured
-divergence.json   where training lost its numbers, if it did
-timing.jsonl      wall-clock figures, the only ones that differ between two equal runs
+config.json       everything the run depends on, and each resumption with other threads or versions
+metrics.jsonl     one row for every hundred updates
+episodes.jsonl    one row per evaluation episode
+values.jsonl      one row per state-action pair whose true value was measured
+divergence.json   where a number became infinite or NaN, if one did
+timing.jsonl      wall-clock times; the only file that differs between two equal runs
 rows.bin          the transitions of an agent that learns online, in order
 checkpoint.json   names the newest checkpoint, its step and its SHA-256, and the older ones kept
 step-N.safetensors  every array of the learner, optimizer included, by name
@@ -87,7 +87,7 @@ class Run:
         return self.config.task
 
     def append(self, log: str, rows: Iterable[Row]) -> None:
-        """Adds rows to a log; a crash can tear only the last line, and `cut_back` mends that."""
+        """Adds rows to a log. A crash can damage only the last line; `cut_back` removes it."""
         lines, path = as_json_lines(rows), self.directory / log
         try:
             with path.open("a", encoding="utf-8") as file:
@@ -96,7 +96,7 @@ class Run:
             raise InputError(f"cannot write {path}: {error.strerror}") from error
 
     def read(self, log: str, *numbers: str) -> list[Row]:
-        """All whole rows of a log, each with its step and the numbers asked for."""
+        """All complete rows of a log; each must have a step and the named numbers."""
         path = self.directory / log
         require_regular(path)
         try:
@@ -111,7 +111,7 @@ class Run:
         return rows
 
     def cut_back(self, step: int) -> None:
-        """Removes from the logs what came after a step, or all of them before the first."""
+        """Removes the rows after a step from every log; step -1 removes all rows."""
         for log in LOGS:
             if not (self.directory / log).exists():
                 continue
@@ -120,7 +120,7 @@ class Run:
         (self.directory / "divergence.json").unlink(missing_ok=True)
 
     def note_divergence(self, step: int, what: str) -> None:
-        """Says that training ended here because a number was no longer finite."""
+        """Records that training ended at this step because a number was not finite."""
         estimates = [
             row["value_estimate"] for row in self.read("metrics.jsonl") if "value_estimate" in row
         ]
@@ -128,15 +128,15 @@ class Run:
         write_text(self.directory / "divergence.json", json.dumps(notes, indent=2) + "\n")
 
     def divergence(self) -> Row | None:
-        """What `note_divergence` said, if it did."""
+        """What `note_divergence` recorded, or None."""
         path = self.directory / "divergence.json"
         return read_json(path) if path.exists() else None
 
     def save(self, step: int, learner: Algorithm, *, keep: Keep = 1, passing: bool = False) -> None:
         """Writes a checkpoint: first the arrays, then the file that points to them.
 
-        One that is made in passing, by an interruption, is not kept beside newer ones: a resumed
-        run must leave what one does that was never interrupted.
+        `passing` marks a checkpoint that was only made because of an interruption. The next one
+        replaces it: a resumed run must leave the same files as a run without interruptions.
         """
         for log in (*LOGS, ROWS):  # what the checkpoint builds on reaches the disk before it
             path = self.directory / log
@@ -159,10 +159,10 @@ class Run:
         self.remove_leftovers()
 
     def remove_leftovers(self) -> None:
-        """Removes what a killed process did not finish writing, and checkpoints superseded.
+        """Removes unfinished files of a killed process, and checkpoints that are not kept.
 
-        Superseded is what is older than the newest checkpoint and not in its list. Without a list
-        nothing is known to be superseded.
+        A checkpoint is not kept if it is older than the newest one and not in its list. Without a
+        list nothing is removed.
         """
         for path in self.directory.glob(".*.tmp"):
             path.unlink()
@@ -180,7 +180,7 @@ class Run:
         return [*pointer.get("older", []), entry(pointer["step"], pointer["sha256"])]
 
     def pointer(self) -> Row | None:
-        """What checkpoint.json says: the newest checkpoint's step, file and SHA-256."""
+        """The content of checkpoint.json: step, file and SHA-256 of the newest checkpoint."""
         path = self.directory / "checkpoint.json"
         if not path.exists():
             return None
@@ -197,7 +197,7 @@ class Run:
         return pointer
 
     def checkpoint_step(self) -> int | None:
-        """How far the newest checkpoint is, if there is one."""
+        """The step of the newest checkpoint, if there is one."""
         pointer = self.pointer()
         return None if pointer is None else pointer["step"]
 
@@ -213,7 +213,7 @@ class Run:
             self.write_config()
 
     def load(self, step: int | None = None) -> tuple[int, Algorithm] | None:
-        """A checkpoint's step and learner, the newest unless told; None where there is none yet."""
+        """Step and learner of a checkpoint (by default the newest), or None if there is none."""
         known = {one["step"]: one for one in self.checkpoints()}
         if not known:
             return None
@@ -248,7 +248,7 @@ class Run:
         return checkpoint
 
     def skeleton(self) -> Algorithm:
-        """A learner with shapes in the place of arrays."""
+        """A learner with shapes instead of arrays."""
         task, algorithm = self.task, self.algorithm
         try:
             shapes: Algorithm = jax.eval_shape(
@@ -262,7 +262,7 @@ class Run:
         return shapes
 
     def policy(self, step: int | None = None) -> Policy:
-        """The policy of a checkpoint, the newest unless told."""
+        """The policy of a checkpoint, by default the newest."""
         checkpoint = self.load(step)
         if checkpoint is None:
             raise InputError(f"{self.directory}: has no checkpoint yet; train it for longer")
@@ -270,12 +270,12 @@ class Run:
 
 
 def entry(step: int, sha256: str) -> Row:
-    """A checkpoint as checkpoint.json lists it."""
+    """A checkpoint as listed in checkpoint.json."""
     return {"step": step, "file": f"step-{step}.safetensors", "sha256": sha256}
 
 
 def returns_by_step(run: Run) -> dict[int, list[float]]:
-    """Each evaluation's returns, in the order they were made."""
+    """The returns of each evaluation, in the order of the evaluations."""
     returns: dict[int, list[float]] = defaultdict(list)
     for row in run.read("episodes.jsonl", "return"):
         returns[row["step"]].append(row["return"])
@@ -283,7 +283,7 @@ def returns_by_step(run: Run) -> dict[int, list[float]]:
 
 
 def last_step(log: Path) -> int:
-    """The step of a log's last whole row, found from its end; 0 where there is none."""
+    """The step of the last complete row of a log, or 0 if there is none."""
     if not log.exists():
         return 0
     require_regular(log)

@@ -1,4 +1,4 @@
-"""What a run's numbers may depend on besides its settings."""
+"""What the numbers of a run may depend on besides its settings."""
 
 import os
 import subprocess
@@ -24,19 +24,19 @@ class Origin:
 
     @classmethod
     def of_this_process(cls) -> "Origin":
-        """What this process computes with."""
+        """The software and the machine of this process."""
         versions = {name: version(name) for name in PACKAGES}
         return cls(versions, commit(), jax.devices()[0].device_kind, threads())
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "Origin":
-        """The one that stands among other things in a file."""
+        """The origin in an object that may contain more."""
         return cls(**{name: content[name] for name in cls.__dataclass_fields__})
 
     def differences(self, other: "Origin") -> list[str]:
-        """What another origin has that differs and may change numbers, one line each.
+        """Each difference of another origin that may change numbers, in words.
 
-        The commit is left out: it may have changed only a document.
+        The commit is not compared: it may have changed only a document.
         """
         mine, others = (
             {
@@ -53,7 +53,7 @@ class Origin:
 
 
 def use_compilation_cache() -> None:
-    """Keeps compiled code between calls, so that the second start is quick."""
+    """Stores compiled code on disk, so that the next start is fast."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     options = {
         "jax_compilation_cache_dir": str(home / "bcq" / "compiled"),
@@ -64,14 +64,14 @@ def use_compilation_cache() -> None:
 
 
 def threads() -> int | None:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # Linux, where fewer than all may be allowed
+    """The number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # on Linux, a process may be restricted to some cores
         return len(os.sched_getaffinity(0))
     return os.cpu_count()
 
 
 def commit() -> str | None:
-    """The commit this code stands at, where it is a checkout."""
+    """The commit of this code, if it is in a checkout."""
     folder = Path(__file__).parent
     try:
         answer = subprocess.run(
@@ -79,7 +79,7 @@ def commit() -> str | None:
             capture_output=True,
             text=True,
             check=True,
-            start_new_session=True,  # Ctrl-C is not for git
+            start_new_session=True,  # Ctrl-C must not reach git
         )
     except (OSError, subprocess.CalledProcessError):
         return None

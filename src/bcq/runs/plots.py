@@ -1,4 +1,4 @@
-"""Run directories as figures."""
+"""Figures of run directories."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -16,7 +16,7 @@ from bcq.system.files import replacing
 
 
 def learning_curves(runs: Sequence[Run], path: Path) -> None:
-    """Return against updates: mean, half a standard deviation shaded, the batch's own average."""
+    """Return against updates: the mean, half a standard deviation, and the average of the batch."""
     figure = Figure(figsize=(6.0, 3.6), dpi=150, layout="constrained")
     axes = figure.subplots()
     for run in runs:
@@ -51,10 +51,10 @@ def learning_curves(runs: Sequence[Run], path: Path) -> None:
 
 
 def value_curve(run: Run, path: Path) -> None:
-    """Estimated value against updates, and the truth where it was measured (as in Figure 3).
+    """Estimated value against updates, and the true value where it was measured (as in Figure 3).
 
-    The dashed line is how far a slow target can have let the estimate rise towards the last truth:
-    the share 1 - gamma^(tau t). Below it an estimate is only young.
+    The dashed line shows how far the estimate can have risen towards the last true value, because
+    the target network is slow: the share 1 - gamma^(tau t). An estimate below it may still rise.
     """
     figure = Figure(figsize=(6.0, 3.6), dpi=150, layout="constrained")
     axes = figure.subplots()
@@ -93,7 +93,7 @@ def value_curve(run: Run, path: Path) -> None:
 
 
 def value_scatter(values: Values, title: str, path: Path) -> None:
-    """Estimate against truth, pair by pair; on the line they agree."""
+    """Estimated against true value, one point per pair; on the line the two are equal."""
     figure = Figure(figsize=(4.2, 4.0), dpi=150, layout="constrained")
     axes = figure.subplots()
     axes.plot(values.truths, values.estimates, ".", color=COLOURS["bcq"])

@@ -77,7 +77,7 @@ class Recorder:
         self.bar = bar
 
     def log(self, step: int, learner: Algorithm, metrics: dict[str, float], **more: int) -> None:
-        """Appends a row of metrics; if a number is not finite, the run ends instead."""
+        """Appends a row of metrics; if any number is not finite, it ends the run instead."""
         stop_if_not_finite(self.run, step, learner, metrics)
         self.run.append("metrics.jsonl", [{"step": step, **more, **metrics}])
 
@@ -123,14 +123,14 @@ class Recorder:
 
 @jax.jit
 def are_finite(learner: Algorithm) -> Array:
-    """Of each array, whether all its numbers are; only the answers leave the device."""
+    """For each array, whether all its numbers are finite. The arrays stay on the device."""
     return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(learner)])
 
 
 def stop_if_not_finite(run: Run, step: int, learner: Algorithm, metrics: dict[str, float]) -> None:
-    """Ends a run whose numbers are lost, before anything of it is stored.
+    """Ends a run with a number that is not finite, before this step is stored.
 
-    The metrics are those before each step, so the last step can break the weights alone.
+    Metrics are computed before each update, so a fault of the last update is only in the weights.
     """
     finite = {name: math.isfinite(value) for name, value in metrics.items()}
     finite |= dict(zip(names_of(learner), are_finite(learner).tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Training into a run directory: what is evaluated, appended, saved, and gone on from."""
+"""Offline training into a run directory."""
 
 import math
 import time
@@ -41,7 +41,7 @@ def train_run(
     scaling: ScalingChoice = "auto",
     resume: bool = False,
 ) -> Run:
-    """Trains into a run directory; resumed, the result is that of a run never interrupted.
+    """Trains into a run directory. A resumed run gives the same result as an uninterrupted one.
 
     `scaling` "standard" scales observations and rewards by the statistics of the batch. "auto" is
     "none" for a batch of `bcq collect`, as in the paper, and "standard" for any other.
@@ -79,11 +79,11 @@ def task_for(dataset: Dataset, choice: ScalingChoice, resumed: Path | None) -> T
 
 
 def continue_run(run: Run, config: AlgorithmConfig, schedule: Schedule, dataset: Dataset) -> None:
-    """Trains from the newest checkpoint, or from the beginning, to the end of the schedule."""
+    """Trains from the newest checkpoint, or from the start, to the end of the schedule."""
     checkpoint = run.rewind()
     start = checkpoint or (0, create(config, dataset, seed=schedule.seed))
     ceiling = largest_value(config, dataset)
-    alarm = 2 * ceiling + 1  # a young network's noise is no alarm
+    alarm = 2 * ceiling + 1  # the values of an untrained network are not a reason to warn
     with progress.Progress("training", schedule.steps, "update", done=start[0]) as bar:
         recorder = Recorder(run, schedule, bar)
         if checkpoint is None:
@@ -104,7 +104,7 @@ def continue_run(run: Run, config: AlgorithmConfig, schedule: Schedule, dataset:
             recorder.log(step, learner, metrics)
             run.append("timing.jsonl", [{"step": step, "seconds": round(seconds, 4)}])
             if abs(metrics.get("target_mean", 0.0)) > alarm:
-                alarm = math.inf  # said once
+                alarm = math.inf  # warn once
                 progress.say(
                     f"warning: the mean value target is {metrics['target_mean']:.4g} at update "
                     f"{step}; the highest possible value with these rewards is {ceiling:.4g}. "
@@ -121,7 +121,7 @@ def continue_run(run: Run, config: AlgorithmConfig, schedule: Schedule, dataset:
 
 
 def largest_value(config: AlgorithmConfig, dataset: Dataset) -> float:
-    """No policy can be worth more with these rewards: the largest of them, for ever."""
+    """The highest possible value with these rewards: the largest reward at every step."""
     if config.discount is None or config.discount == 1:
         return math.inf
     return float(np.abs(dataset.rewards).max()) / (1 - config.discount)
@@ -143,10 +143,10 @@ def configuration_of(
 def measure_values_into(
     run: Run, step: int, learner: Algorithm, schedule: Schedule, dataset: Dataset
 ) -> None:
-    """Appends estimates and truths to the run, raw, pair by pair; they depend on (seed, step)."""
+    """Appends the estimated and true value of each pair; the pairs depend on (seed, step)."""
     discount = run.algorithm.discount
     assert schedule.env is not None
-    assert discount is not None  # both were asked for before the first update
+    assert discount is not None  # `train_run` has checked both
     values = measure_values(
         Policy(learner, run.task),
         dataset,

@@ -1,4 +1,4 @@
-"""Estimated and true values of a run: measured once it is trained, and read from its logs."""
+"""Estimated and true values of a run: read from its logs, or measured for its newest policy."""
 
 from collections import defaultdict
 
@@ -9,7 +9,7 @@ from bcq.system.files import Row, as_json_lines, write_text
 
 
 def values_by_step(run: Run) -> dict[int, Values]:
-    """Each measurement of a run, in the order they were made."""
+    """The measurements of a run, by step."""
     pairs: dict[int, list[Row]] = defaultdict(list)
     for row in run.read("values.jsonl", "row", "estimate", "truth", "limited"):
         pairs[row["step"]].append(row)
@@ -17,7 +17,7 @@ def values_by_step(run: Run) -> dict[int, Values]:
 
 
 def measure_run(run: Run, dataset: Dataset, environment: str, *, seed: int = 0) -> Values:
-    """Measures a run's newest policy, and stores the raw pairs in its directory."""
+    """Measures the newest policy of a run, and stores the raw pairs in its directory."""
     discount = require_measurable(run.algorithm, dataset, environment)
     values = measure_values(
         run.policy(), dataset, environment, discount=discount, seed=seed, progress=True

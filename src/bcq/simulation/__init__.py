@@ -1,1 +1,1 @@
-"""Gymnasium's environments: episodes, evaluations, true values."""
+"""Gymnasium environments: episodes, evaluations, true values."""

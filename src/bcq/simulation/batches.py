@@ -1,4 +1,4 @@
-"""Batches read with what Gymnasium knows of their environments."""
+"""Loads batches; action bounds may come from their Gymnasium environment."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Gymnasium's environments: made by name, checked, and their simulator's state."""
+"""Gymnasium environments: created by name, checked, and the state of their simulators."""
 
 import math
 from typing import Any, NamedTuple
@@ -14,25 +14,25 @@ from bcq.system.errors import InputError
 Environment = gymnasium.Env[NDArray[Any], NDArray[np.float32]]
 
 VELOCITY_CLIP = 10.0  # of Hopper's and Walker2d's observations
-NO_TIME_LIMIT: dict[str, Any] = {"max_episode_steps": -1}  # Gymnasium's word for none
+NO_TIME_LIMIT: dict[str, Any] = {"max_episode_steps": -1}  # how Gymnasium spells no limit
 
 
 class SimulatorState(NamedTuple):
-    """Positions and velocities, from which a simulator can be set again."""
+    """Positions and velocities: enough to set a simulator to this state."""
 
     qpos: NDArray[np.float64]
     qvel: NDArray[np.float64]
 
 
 def in_words(error: Exception) -> str:
-    """An exception of somebody else's code in one line."""
+    """An exception of foreign code in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split()):.200}"
 
 
 class Checked(
     gymnasium.Wrapper[NDArray[Any], NDArray[np.float32], NDArray[Any], NDArray[np.float32]]
 ):
-    """An environment whose failures are told in words, with its name."""
+    """An environment whose failures become an InputError with its name."""
 
     def __init__(self, environment: Environment, name: str):
         super().__init__(environment)
@@ -52,7 +52,7 @@ class Checked(
     def step(
         self, action: NDArray[np.float32]
     ) -> tuple[NDArray[Any], Any, bool, bool, dict[str, Any]]:
-        """The next observation, the reward and how it ended."""
+        """The next observation, the reward, and whether the episode ended."""
         try:
             observation, reward, terminated, truncated, info = self.env.step(action)
             finite = math.isfinite(reward)
@@ -64,7 +64,7 @@ class Checked(
         return observation, reward, terminated, truncated, info
 
     def require_numbers(self, observation: object, place: str) -> None:
-        """Refuses an observation that is not the vector of numbers it was said to be."""
+        """Refuses an observation that is not a finite vector of the declared shape."""
         values = np.asarray(observation)
         expected = self.observation_space.shape
         if values.dtype.kind not in NUMBERS or values.shape != expected:
@@ -83,7 +83,7 @@ def make(name: str, *, time_limit: bool = True) -> Environment:
         environment = Checked(made, name)
     except (gymnasium.error.Error, ImportError) as error:
         raise InputError(f"environment {name}: {error}") from error
-    except Exception as error:  # code of others: whatever it raises
+    except Exception as error:  # foreign code may raise anything
         raise InputError(f"environment {name}: cannot be created: {in_words(error)}") from error
     observations, actions = environment.observation_space, environment.action_space
     for kind, space in (("observations", observations), ("actions", actions)):
@@ -95,7 +95,7 @@ def make(name: str, *, time_limit: bool = True) -> Environment:
 
 
 def make_for(name: str, task: TaskSpec, *, time_limit: bool = True) -> Environment:
-    """The environment of that name, if it fits the data's sizes."""
+    """The environment of that name, if its sizes are those of the data."""
     environment = make(name, time_limit=time_limit)
     actual = task_of(environment)
     for kind, ours, theirs in (
@@ -111,7 +111,7 @@ def make_for(name: str, task: TaskSpec, *, time_limit: bool = True) -> Environme
 
 
 def time_limit_of(name: str) -> int | None:
-    """Steps after which an environment cuts an episode, if it does."""
+    """The time limit of an environment in steps, if it has one."""
     return gymnasium.spec(name).max_episode_steps
 
 
@@ -126,8 +126,8 @@ def task_of(environment: Environment) -> TaskSpec:
 def registered_bounds(name: str | None) -> ActionBounds | None:
     """Action bounds of an environment that is already known to Gymnasium.
 
-    The name may come from a file, and Gymnasium imports the module in `module:name`; so a name
-    that is not in its registry is not made. Nor is one whose own dependencies are missing.
+    The name may come from a file, and Gymnasium imports the module in `module:name`. Therefore a
+    name that is not registered gives None, as does one whose dependencies are missing.
     """
     if name not in gymnasium.registry:
         return None
@@ -141,13 +141,13 @@ def registered_bounds(name: str | None) -> ActionBounds | None:
 
 
 def require_registered(name: str) -> None:
-    """Refuses a name out of a file that Gymnasium would have to import a module for."""
+    """Refuses a name from a file if Gymnasium would have to import a module for it."""
     if name not in gymnasium.registry:
         raise InputError(f"environment {name}: is named in a file but not registered", option="env")
 
 
 def simulator_state(environment: Environment) -> SimulatorState | None:
-    """The state that an environment is in, if it can be had."""
+    """The current state of the simulator, if it can be read."""
     simulator: Any = environment.unwrapped
     if hasattr(simulator, "data"):  # MuJoCo
         return SimulatorState(simulator.data.qpos.copy(), simulator.data.qvel.copy())
@@ -158,7 +158,7 @@ def simulator_state(environment: Environment) -> SimulatorState | None:
 
 
 def set_simulator_state(environment: Environment, state: SimulatorState) -> None:
-    """Puts an environment that has been reset into a state."""
+    """Sets the simulator of an environment to a state, after a reset."""
     simulator: Any = environment.unwrapped
     if hasattr(simulator, "set_state"):  # MuJoCo
         simulator.set_state(state.qpos, state.qvel)
@@ -167,14 +167,14 @@ def set_simulator_state(environment: Environment, state: SimulatorState) -> None
 
 
 def kind(environment: Environment) -> str:
-    """An environment's name without its version."""
+    """The name of an environment without its version."""
     return "" if environment.spec is None else environment.spec.id.partition("-")[0]
 
 
 def state_from_observation(environment: Environment, observation: Floats) -> SimulatorState:
-    """The simulator's state, where an observation gives it exactly (but for rounding).
+    """The state of the simulator, if an observation determines it (up to rounding).
 
-    Where an environment stands along its track is not observed, and does not matter.
+    The position along the track is not observed, and does not matter.
     """
     values = observation.astype(float)
     match kind(environment):

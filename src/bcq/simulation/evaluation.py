@@ -1,4 +1,4 @@
-"""How good a policy is, measured in an environment."""
+"""Evaluates a policy in an environment."""
 
 from dataclasses import dataclass
 
@@ -41,7 +41,7 @@ class Evaluation:
 
 
 def evaluate(policy: Policy, environment: str, *, episodes: int = 10, seed: int = 0) -> Evaluation:
-    """Runs whole episodes, all in lock-step, without exploration noise."""
+    """Plays complete episodes, all in lock-step, without exploration noise."""
     if episodes < 1:
         raise InputError(f"episodes: {episodes} is not at least 1")
     require_seed(seed)

@@ -1,4 +1,4 @@
-"""Episodes in lock-step: one row an environment, actions for all of them in one call."""
+"""Episodes in lock-step: one row per environment, and one call for the actions of all."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -15,9 +15,9 @@ Act = Callable[[Floats, RowNumbers, int], Floats]
 
 
 class Step(NamedTuple):
-    """One time step of the episodes that are still running, one a row."""
+    """One time step of the episodes that are still running, one row per episode."""
 
-    episodes: RowNumbers  # which environments these rows are of
+    episodes: RowNumbers  # the environment of each row
     observations: Floats
     states: list[SimulatorState | None]  # before the step
     actions: Floats
@@ -28,9 +28,9 @@ class Step(NamedTuple):
 
 
 def lockstep(environments: Sequence[Environment], observations: Floats, act: Act) -> Iterator[Step]:
-    """Steps environments together, from where they stand, until each has ended.
+    """Steps environments together, from their current states, until each episode has ended.
 
-    One that has ended is left alone, so nothing resets by itself, and is not acted for.
+    An environment whose episode has ended is not stepped, not reset, and gets no actions.
     """
     observations = np.array(observations, np.float32)
     running, time = np.arange(len(environments)), 0

@@ -1,4 +1,4 @@
-"""Estimated against true value: the paper's central measurement (supplement F, Figures 1 and 3)."""
+"""Estimated and true values, the central measurement of the paper (supplement F, Figures 1, 3)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from bcq.system.progress import Progress
 from bcq.system.seeds import Role, derive
 from bcq.training.policy import Policy
 
-PAIRS = 100  # state-action pairs of the batch whose truth is measured
+PAIRS = 100  # state-action pairs of the batch whose true value is measured
 HORIZON = 1_000  # steps from a pair: 0.99^1000 = 4e-5
 RESAMPLES = 2_000  # of the bootstrap
 NO_VALUE = "true values: this algorithm has no value function to compare with"
@@ -36,12 +36,12 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Values:
-    """What a learner believes of state-action pairs of the batch, and what it earns from them."""
+    """Estimated and true values of state-action pairs of the batch."""
 
     rows: NDArray[np.int64]  # of the batch
     estimates: Numbers  # Q(s, a)
-    truths: Numbers  # discounted rewards from the pair on, no time limit
-    limited: Numbers  # the same, to the environment's own time limit
+    truths: Numbers  # discounted rewards after the pair, without a time limit
+    limited: Numbers  # the same, up to the time limit of the environment
 
     def pairs(self) -> Iterator[dict[str, float]]:
         """The raw numbers, pair by pair."""
@@ -68,7 +68,7 @@ class Values:
     def summary(self, seed: int = 0) -> dict[str, float | list[float] | None]:
         """Means, spread, bias, ratio and rank correlation, with 95% bootstrap intervals.
 
-        A measure that does not exist, such as the rank correlation of equal values, is None.
+        A measure that is undefined, such as the rank correlation of equal values, is None.
         """
         figures: dict[str, float | list[float] | None] = {
             "pairs": len(self.rows),
@@ -92,25 +92,25 @@ class Values:
 
 
 def bias(estimates: Numbers, truths: Numbers) -> float:
-    """By how much the estimate is too high."""
+    """Mean estimate minus mean true value."""
     return float((estimates - truths).mean())
 
 
 def ratio(estimates: Numbers, truths: Numbers) -> float | None:
-    """How many times the truth the estimate is."""
+    """Mean estimate divided by mean true value."""
     return float(estimates.mean() / truths.mean()) if truths.mean() != 0 else None
 
 
 def rank_correlation(estimates: Numbers, truths: Numbers) -> float | None:
-    """Spearman's: whether better pairs are believed to be better."""
+    """Spearman's rank correlation of estimated and true values."""
     ranks = [average_ranks(values) for values in (estimates, truths)]
     if any(np.ptp(rank) == 0 for rank in ranks):
-        return None  # all alike: no order to compare
+        return None  # all equal: there is no order to compare
     return float(np.asarray(np.corrcoef(ranks))[0, 1])
 
 
 def average_ranks(values: Numbers) -> Numbers:
-    """Ranks from 0; equal values share the mean of theirs."""
+    """Ranks from 0; equal values get the mean of their ranks."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = counts.cumsum() - 1
     return np.asarray((last - (counts - 1) / 2)[inverse])
@@ -124,7 +124,7 @@ MEASURES: dict[str, Callable[[Numbers, Numbers], float | None]] = {
 
 
 def require_measurable(config: AlgorithmConfig, dataset: Dataset, environment: str) -> float:
-    """Refuses, before any work is done, what could not be measured; what is left has a discount."""
+    """Refuses a measurement that is not possible, before any work; returns the discount."""
     if config.discount is None:
         raise InputError(NO_VALUE)
     env = make_for(environment, dataset.task)
@@ -144,10 +144,10 @@ def measure_values(
     window: int | None = None,
     progress: bool = False,
 ) -> Values:
-    """Sets the simulator to states of the batch, takes its actions, then follows the policy.
+    """Sets the simulator to states of the batch, takes the logged actions, then follows the policy.
 
-    Pairs are drawn from the batch's first rows (`window`; all unless given) by a random state of
-    its own: nothing else is disturbed.
+    Pairs are drawn from the first `window` rows of the batch (by default all), with a separate
+    random stream.
     """
     if not isinstance(policy.learner, ValueFunction):
         raise InputError(NO_VALUE)
@@ -171,10 +171,10 @@ def true_values(
     *,
     progress: bool = False,
 ) -> tuple[Numbers, Numbers]:
-    """Discounted rewards from each pair on: without a time limit, and to the environment's own.
+    """Discounted rewards after each pair: without a time limit, and up to the environment's limit.
 
-    A rollout ends where the environment terminates or after a thousand steps. The time limit is
-    not inherited from the logged step, since Q bootstraps through it.
+    A rollout ends when the environment terminates, or after a thousand steps. The first value
+    ignores the time limit of the logged episode, because Q bootstraps through it.
     """
     environments = [make_for(environment, policy.task, time_limit=False) for _ in rows]
     for env, row in zip(environments, rows.tolist(), strict=True):
@@ -202,7 +202,7 @@ def true_values(
 
 
 def state_at(dataset: Dataset, environment: Environment, row: int) -> SimulatorState:
-    """The simulator's state before a logged step: stored, or rebuilt from the observation."""
+    """The simulator state before a logged step: stored, or computed from the observation."""
     present = simulator_state(environment)
     if present is None:
         raise InputError(
@@ -227,7 +227,7 @@ def state_at(dataset: Dataset, environment: Environment, row: int) -> SimulatorS
 
 
 def steps_left(dataset: Dataset, rows: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
-    """Steps from each logged pair to the end of an episode that lasts to its time limit."""
+    """The number of steps from each logged pair to the time limit of its episode."""
     starts = dataset.episodes[:, 0]
     elapsed = rows - starts[np.searchsorted(starts, rows, side="right") - 1]
     return np.asarray(limit - elapsed)

@@ -1,1 +1,1 @@
-"""The offline loop, and the policy that comes out of it."""
+"""The learning loop, and the policy that results."""

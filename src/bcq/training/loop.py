@@ -1,4 +1,4 @@
-"""The one offline loop, and the run that is made of it."""
+"""The learning loop: draws minibatches and updates the learner. It knows no files."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -27,7 +27,7 @@ ESTIMATE_ROWS = 100
 
 
 class Progress(NamedTuple):
-    """Where training stands."""
+    """The state of training at a step."""
 
     step: int
     learner: Algorithm
@@ -35,7 +35,7 @@ class Progress(NamedTuple):
 
 
 class Keys(NamedTuple):
-    """One stream of random numbers for each use, so that none disturbs another."""
+    """Random keys, one per use, so that no use affects another."""
 
     creation: Array
     updates: Array
@@ -43,7 +43,7 @@ class Keys(NamedTuple):
 
     @classmethod
     def of(cls, seed: int) -> "Keys":
-        """The streams of a seed; what they give at a step depends on (seed, step) alone."""
+        """The keys of a seed. What is drawn at a step depends only on (seed, step)."""
         return cls(*jax.random.split(jax.random.key(seed), 3))
 
 
@@ -57,7 +57,7 @@ def create(config: AlgorithmConfig, dataset: Dataset, *, seed: int) -> Algorithm
 def create_compiled(
     config: AlgorithmConfig, observation_size: int, action_size: int, key: Array
 ) -> Algorithm:
-    """A fresh learner."""
+    """A new learner."""
     return config.create(observation_size, action_size, key)
 
 
@@ -71,10 +71,10 @@ def train(
     scaling: Scaling | None = None,
     start: tuple[int, Algorithm] | None = None,
 ) -> Iterator[Progress]:
-    """Trains offline and hands over (step, learner, metrics) every hundred updates.
+    """Trains offline and yields (step, learner, metrics) every hundred updates.
 
-    Logging, evaluating and stopping are the caller's. `start` is a step and the learner it had:
-    from there training goes on exactly as if it had never stopped. `concurrent` replays a growing
+    The caller logs, evaluates and stops. `start` is a step and the learner at that step: training
+    continues from there exactly as if it had not been interrupted. `concurrent` replays a growing
     buffer (see `growing_windows`). With a `scaling`, the learner sees scaled observations and
     rewards; give it to the policy too, as part of its task.
     """
@@ -104,10 +104,10 @@ def updates(
     rows: int,
     scaling: Scaling | None = None,
 ) -> Iterator[Progress]:
-    """Updates a learner on minibatches of so many rows, offline and online.
+    """Updates a learner on minibatches of `rows` transitions; offline and online use this loop.
 
-    `start` is a step and the learner at that step. At each multiple of `every`, and at the end,
-    it yields (step, learner, metrics); the metrics are means over the updates since the last time.
+    `start` is a step and the learner at that step. It yields (step, learner, metrics) at each
+    multiple of `every` and at the end. Metrics are means over the updates since the last yield.
     Values are in the units of the rewards, whatever the scaling; losses are those of the learner.
     """
     step, learner = start
@@ -128,9 +128,9 @@ def updates(
 
 
 def on_device(dataset: Dataset) -> Transitions:
-    """The whole batch where the updates run, its actions on the [-1, 1] scale.
+    """The whole batch on the device, with actions on the [-1, 1] scale.
 
-    On a CPU columns of a file are not copied: the batch is read-only, so both may hold them.
+    On a CPU the columns are not copied. Both sides can share them because a batch is read-only.
     """
     return Transitions(
         observations=jax.device_put(dataset.observations),
@@ -144,8 +144,8 @@ def on_device(dataset: Dataset) -> Transitions:
 def growing_windows(dataset: Dataset, steps: int) -> Array:
     """The paper's concurrent task: which rows [0, t) each update may sample from.
 
-    After an episode that ends at row t, one update for each of its rows. So update u comes with
-    the end of the episode that row u is in; the behaviour never depends on the learner.
+    After an episode that ends at row t there is one update per row of it. So update u takes place
+    at the end of the episode of row u. The behaviour does not depend on the learner.
     """
     allowed = concurrent_updates(dataset)
     if steps > allowed:
@@ -158,7 +158,7 @@ def growing_windows(dataset: Dataset, steps: int) -> Array:
 
 
 def concurrent_updates(dataset: Dataset) -> int:
-    """How many updates a concurrent run has: one a row, up to the last episode end."""
+    """The number of updates of a concurrent run: one per row, up to the last end of an episode."""
     ends = np.flatnonzero(dataset.terminated | dataset.truncated)
     if len(ends) == 0:
         raise InputError("a concurrent run needs complete episodes; this batch has none")
@@ -166,7 +166,7 @@ def concurrent_updates(dataset: Dataset) -> int:
 
 
 def window_at(windows: Array, step: Array | int) -> Array:
-    """Rows [0, window) are there at a step; a fixed batch has one window, for every step."""
+    """The window at a step: rows [0, window) can be drawn. A fixed batch has only one window."""
     return windows[jnp.minimum(step, len(windows) - 1)]
 
 
@@ -199,9 +199,9 @@ def update_until(
     stop: int,
     rows: int,
 ) -> tuple[Algorithm, Metrics]:
-    """Updates number `start` to `stop`, and the sums of their metrics.
+    """The learner after updates `start` to `stop`, and the sums of their metrics.
 
-    The bounds are dynamic: one compilation serves every length.
+    The bounds are dynamic, so that one compilation is enough for every length.
     """
 
     def update(learner: Algorithm, step: Array | int) -> tuple[Algorithm, Metrics]:
@@ -227,7 +227,7 @@ def value_estimate(
     window: Array,
     key: Array,
 ) -> Array:
-    """The paper's estimate: mean Q at pairs of a minibatch, in the units of the rewards."""
+    """The value estimate of the paper: mean Q of a minibatch, in the units of the rewards."""
     rows = sample(batch, scaling, window, ESTIMATE_ROWS, key)
     estimate = learner.value(rows.observations, rows.actions).mean()
     return estimate if scaling is None else scaling.values(estimate)

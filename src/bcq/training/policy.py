@@ -1,28 +1,36 @@
-"""A learner at work: observations in, actions on the environment's own scale out."""
+"""A policy: observations in, actions on the scale of the environment out."""
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import jax
 import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
-from bcq.algorithms.learning import Acting, ValueFunction
+from bcq.algorithms.learning import Acting, ValueFunction, without_optimizers
 from bcq.data.bounds import TaskSpec
 from bcq.data.columns import Floats
 from bcq.system.errors import InputError
 
 NO_VALUE = "this algorithm has no value function"
-WORTH_HALVING = 32  # rows; below, compiling once more costs more than acting for idle rows
+WORTH_HALVING = 32  # rows; below this, compiling again costs more than acting for unused rows
 
 
 @dataclass(frozen=True)
 class Policy:
-    """What was learned, ready to act. Nothing is added to the actions: no exploration."""
+    """What a learner has learned. Its actions have no exploration noise."""
 
     learner: Acting
     task: TaskSpec
+
+    @cached_property
+    def models(self) -> Acting:
+        """The learner without the state of its optimizers.
+
+        Acting does not read it, and each call of compiled code takes time for each array.
+        """
+        return without_optimizers(self.learner)
 
     def act(
         self,
@@ -36,11 +44,12 @@ class Policy:
     ) -> Floats:
         """One action per row.
 
-        A policy that samples candidates draws them from (seed, step, row): the same call gives the
-        same actions, and a row's action does not depend on the rows beside it. `rows` are the
-        numbers of the rows, if not 0, 1, 2, ... Where the number of rows shrinks from call to call,
-        `capacity` is the largest: code is then compiled for it and its halves only. An observation
-        that is not finite is an error, unless there is a `fallback`, the action to take there.
+        A policy that samples candidates draws them from (seed, step, row). So the same call gives
+        the same actions, and the action of a row does not depend on other rows. `rows` are the
+        numbers of the rows, if not 0, 1, 2, ... If the number of rows shrinks from call to call,
+        `capacity` is the largest number: code is then compiled only for it and for its halves.
+        An observation that is not finite is an error, unless there is a `fallback`: the action to
+        take in such a row.
         """
         with np.errstate(over="ignore"):  # what becomes infinite is refused below
             observations = np.asarray(observations, np.float32)
@@ -59,7 +68,7 @@ class Policy:
         numbers = np.arange(count) if rows is None else np.asarray(rows)
         size = halved(capacity or count, count)
         actions = act_in_rows(
-            self.learner,
+            self.models,
             np.resize(self.scaled(observations), (size, observations.shape[1])),
             np.resize(numbers, size),
             seed,
@@ -97,7 +106,7 @@ class Policy:
 
 
 def halved(capacity: int, count: int) -> int:
-    """The smallest size that holds the count, halving the capacity while it is worth compiling."""
+    """The capacity, halved as long as the count fits and compiling again is worth it."""
     while 2 * count <= capacity and capacity > WORTH_HALVING:
         capacity = -(-capacity // 2)
     return capacity
@@ -111,7 +120,7 @@ def value_of_pairs(learner: ValueFunction, observations: Array, actions: Array) 
 
 @jax.jit
 def act_in_rows(learner: Acting, observations: Array, rows: Array, seed: int, step: int) -> Array:
-    """Actions on the [-1, 1] scale, row i drawing from (seed, step, i)."""
+    """Actions on the [-1, 1] scale; row i draws from (seed, step, i)."""
     key = jax.random.fold_in(jax.random.key(seed), step)
     keys = jax.vmap(partial(jax.random.fold_in, key))(rows)
     return learner.act(observations, keys)
