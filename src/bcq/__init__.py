@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bcq.data.dataset import Dataset
     from bcq.data.doctor.examination import examine_dataset
     from bcq.data.saving import save
+    from bcq.data.scaling import Scaling
     from bcq.judging.meter import Meter, extrapolation_meter
     from bcq.runs.directory import Run
     from bcq.runs.recording import train_run
@@ -48,6 +49,7 @@ PLACES = {
     "bcq.system.errors": ("BCQError", "InputError"),
     "bcq.simulation.evaluation": ("Evaluation", "evaluate"),
     "bcq.data.saving": ("save",),
+    "bcq.data.scaling": ("Scaling",),
     "bcq.simulation.batches": ("load",),
     "bcq.judging.meter": ("Meter", "extrapolation_meter"),
     "bcq.training.policy": ("Policy",),
@@ -92,6 +94,7 @@ __all__ = [
     "Meter",
     "Policy",
     "Run",
+    "Scaling",
     "Schedule",
     "VAEBCConfig",
     "Values",

@@ -1,1 +1,1 @@
-"""Many jobs: what each needs, who runs it, what it left."""
+"""Many jobs: what each needs, who runs it, and the records of its results."""

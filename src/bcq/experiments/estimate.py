@@ -1,4 +1,4 @@
-"""What a list of jobs will cost, from a short measurement on this machine."""
+"""Estimates what a list of jobs costs, from a short measurement on this machine."""
 
 import time
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from bcq.system.progress import over
 from bcq.training.loop import train
 from bcq.training.policy import Policy
 
-SECONDS = 2.0  # of updates that are timed
+SECONDS = 2.0  # during which updates are timed
 START = 8.0  # seconds until a worker does its first update: imports, compiled code, data
 CHECKPOINTS = 25_000_000  # bytes of a run directory, BCQ's optimizer included
 ROW_BYTES = 4 * 8  # of a transition, besides its numbers
 
 
 class Speeds:
-    """Updates and steps a second, each measured once, when first asked for."""
+    """Updates and steps per second. Each is measured once, when it is first needed."""
 
     def __init__(self) -> None:
         self.measured: dict[tuple[str, object], tuple[float, float]] = {}
@@ -31,13 +31,13 @@ class Speeds:
         self.stepping: dict[str, float] = {}
 
     def of(self, env: str, config: AlgorithmConfig) -> tuple[float, float]:
-        """Updates a second, and seconds of acting for ten episodes' next step."""
+        """Updates per second, and the seconds that it takes to act in ten episodes at once."""
         if (env, config) not in self.measured:
             self.measured[env, config] = self.measure(env, config)
         return self.measured[env, config]
 
     def measure(self, env: str, config: AlgorithmConfig) -> tuple[float, float]:
-        """A few hundred updates, the first hundred not counted: they compile."""
+        """Times a few hundred updates. The first hundred do not count, because they compile."""
         dataset = self.dataset(env)
         progress = train(config, dataset, steps=1_000_000)
         first = next(progress)
@@ -54,7 +54,7 @@ class Speeds:
         return updates, (time.perf_counter() - start) / 20
 
     def dataset(self, env: str) -> Dataset:
-        """A little data of the right sizes."""
+        """A small batch with the sizes of the environment."""
         if env not in self.data:
             start = time.perf_counter()
             self.data[env] = collect_random(env, transitions=2_000)
@@ -62,13 +62,13 @@ class Speeds:
         return self.data[env]
 
     def seconds_a_step(self, env: str) -> float:
-        """Of the environment alone, and what it takes to keep the transition."""
+        """The time of one step of the environment, including storing the transition."""
         self.dataset(env)
         return self.stepping[env]
 
 
 def seconds_of(job: Job, folder: Path, speeds: Speeds) -> float:
-    """At most: evaluations are taken to last to their time limit."""
+    """An upper estimate: every evaluation is assumed to last until the time limit."""
     interruption.check()
     if is_finished(job, folder):
         return 0.0
@@ -94,7 +94,7 @@ def seconds_of(job: Job, folder: Path, speeds: Speeds) -> float:
 
 
 def bytes_of(job: Job, speeds: Speeds) -> int:
-    """On disk."""
+    """The size of the job's folder on disk."""
     match job:
         case Training():
             return CHECKPOINTS
@@ -110,7 +110,7 @@ def bytes_of(job: Job, speeds: Speeds) -> int:
 
 
 def estimate(jobs: Sequence[Job], folder: Path, workers: int) -> tuple[list[float], float, int]:
-    """Seconds of each job, of all of them on so many workers, and bytes on disk."""
+    """The seconds of each job, of all jobs on this number of workers, and bytes on disk."""
     speeds = Speeds()
     seconds = [seconds_of(job, folder, speeds) for job in over(jobs, "measuring", "job")]
     total = max(sum(seconds) / workers, longest_chain(jobs, seconds))
@@ -118,7 +118,7 @@ def estimate(jobs: Sequence[Job], folder: Path, workers: int) -> tuple[list[floa
 
 
 def longest_chain(jobs: Sequence[Job], seconds: Sequence[float]) -> float:
-    """However many workers: a job cannot begin before what it needs has ended."""
+    """The minimum with any number of workers: a job starts after the jobs that it needs."""
     ends: dict[str, float] = {}
     for job, own in zip(jobs, seconds, strict=True):
         needs = [ends[fingerprint(need)] for need in job.needs]

@@ -1,8 +1,8 @@
-"""Jobs: pure functions of their settings to a folder, which others may need as input.
+"""Jobs: pure functions from settings to a folder. A job can need the folders of other jobs.
 
 A job's folder is named by the fingerprint of everything that decides its numbers: its settings,
-those of the jobs it needs, a bundled expert's weights, the number of compute threads, and a number
-that is raised whenever the code gives other numbers for the same settings.
+those of the jobs it needs, the weights of a bundled expert, the number of compute threads, and a
+version that is raised when the code gives different numbers for the same settings.
 """
 
 import hashlib
@@ -19,18 +19,18 @@ from bcq.runs.origin import Origin
 from bcq.system.errors import DivergenceError
 from bcq.system.files import Row, make_directory, write_text
 
-THREADS = 1  # of a job: two runs of one thread each are faster than one of two
-NUMBERS = 2  # raised when CHANGELOG says "numbers changed"; 2: streams of their own for each role
+THREADS = 1  # of a job: two runs with one thread each are faster than one run with two
+NUMBERS = 2  # raised when CHANGELOG says "numbers changed"; 2: a random stream for each role
 
 
 class Job(Protocol):
-    """What a runner has to know."""
+    """What a runner needs to know about a job."""
 
     def __hash__(self) -> int: ...
 
     @property
     def name(self) -> str:
-        """For people; jobs that differ may share it."""
+        """For people; different jobs can have the same name."""
         ...
 
     @property
@@ -40,26 +40,26 @@ class Job(Protocol):
 
     @property
     def length(self) -> int:
-        """How many steps or updates it takes, as its folder counts them."""
+        """The number of steps or updates, as its folder counts them."""
         ...
 
     def as_json(self) -> Row:
-        """Its settings, and those of what it needs."""
+        """Its settings, and those of the jobs that it needs."""
         ...
 
     def perform(self, folder: Path) -> None:
-        """Does the work in `folder / directory_name(job)`; interrupted, goes on from there."""
+        """Does the work in `folder / directory_name(job)`; continues there when repeated."""
         ...
 
 
 def fingerprint(job: Job) -> str:
-    """Twelve hexadecimal digits that stand for everything the job was told."""
+    """Twelve hexadecimal digits that stand for everything that decides the job's numbers."""
     return digest(job, THREADS)
 
 
 @cache
 def digest(job: Job, threads: int) -> str:
-    """Remembered: the paper's experts stand in the settings of hundreds of jobs."""
+    """Cached: the paper's experts are part of the settings of hundreds of jobs."""
     told = json.dumps(
         {"job": job.as_json(), "threads": threads, "numbers": NUMBERS}, sort_keys=True
     )
@@ -67,12 +67,12 @@ def digest(job: Job, threads: int) -> str:
 
 
 def directory_name(job: Job) -> str:
-    """Where its results go."""
+    """The name of the folder of its results."""
     return f"{job.name}-{fingerprint(job)}"
 
 
 def with_needs(jobs: Sequence[Job]) -> list[Job]:
-    """The jobs and everything they need, each once, needs first."""
+    """The jobs and everything that they need, without repetition, needs first."""
     found: dict[str, Job] = {}
 
     def add(job: Job) -> None:
@@ -87,19 +87,19 @@ def with_needs(jobs: Sequence[Job]) -> list[Job]:
 
 
 def is_finished(job: Job, folder: Path) -> bool:
-    """Whether its folder says so."""
+    """Whether its folder is marked as done."""
     return (folder / directory_name(job) / "done.json").exists()
 
 
 def perform(job: Job, folder: Path) -> None:
-    """Does a job, unless it is done, and marks it as done."""
+    """Does a job that is not done yet, and marks it as done."""
     directory = folder / directory_name(job)
     if is_finished(job, folder):
         return
     make_directory(directory)
     write_text(directory / "job.json", json.dumps(job.as_json(), indent=2) + "\n")
     start = time.perf_counter()
-    with suppress(DivergenceError):  # a result, which the run's divergence.json tells
+    with suppress(DivergenceError):  # divergence is a result: divergence.json records it
         job.perform(folder)
     notes = {"seconds": round(time.perf_counter() - start, 1), **asdict(Origin.of_this_process())}
     write_text(directory / "done.json", json.dumps(notes, indent=2) + "\n")

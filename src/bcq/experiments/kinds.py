@@ -30,7 +30,7 @@ from bcq.tabular.theorems import STATEMENTS, largest
 
 @dataclass(frozen=True)
 class OnlineAgent:
-    """A DDPG agent that learns online; what it saw is the batch of others."""
+    """A DDPG agent that learns online. Its transitions are a batch for offline learners."""
 
     schedule: BehaviourSchedule
     needs: ClassVar[Sequence[Job]] = ()
@@ -55,7 +55,7 @@ class OnlineAgent:
         }
 
     def perform(self, folder: Path) -> None:
-        """Learns."""
+        """Trains the agent."""
         directory = folder / directory_name(self)
         train_behaviour(directory, DDPGConfig(), self.schedule, resume=True)
 
@@ -70,11 +70,11 @@ class Experts:
 
     @property
     def name(self) -> str:
-        """How many of how many, and where."""
+        """The environment, and how many of how many agents are kept."""
         return f"experts-{self.needs[0].schedule.env}-{self.keep}-of-{len(self.needs)}"
 
     def as_json(self) -> Row:
-        """Every agent."""
+        """The settings of every agent."""
         return {
             "kind": "Experts",
             "agents": [agent.as_json() for agent in self.needs],
@@ -82,20 +82,20 @@ class Experts:
         }
 
     def perform(self, folder: Path) -> None:
-        """Ranks and keeps."""
+        """Ranks the agents and keeps the best."""
         runs = [Run.open(folder / directory_name(agent)) for agent in self.needs]
         keep_best(runs, folder / directory_name(self), keep=self.keep)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of the paper; trial i learns from behaviour or expert i (supplement F)."""
+    """A batch of the paper. Trial i uses agent i or expert i (supplement F)."""
 
     recipe: str
     env: str
     transitions: int
     trial: int
-    source: OnlineAgent | Experts | None = None  # no source: a bundled expert, or none is needed
+    source: OnlineAgent | Experts | None = None  # None: a bundled expert, or no expert
 
     @property
     def name(self) -> str:
@@ -104,7 +104,7 @@ class Batch:
 
     @property
     def needs(self) -> Sequence[Job]:
-        """Who behaves."""
+        """The agent or the experts that collect it."""
         return () if self.source is None else (self.source,)
 
     @property
@@ -122,14 +122,14 @@ class Batch:
         }
 
     def bundled_expert(self) -> Row | None:
-        """Name and SHA-256 of the bundled expert that behaves, where one does."""
+        """Name and SHA-256 of the bundled expert that collects the batch, if there is one."""
         if self.source is not None or self.recipe not in ("imitation", "imperfect"):
             return None
         path = bundled(self.env)[self.number(len(bundled(self.env)))]
         return {"name": path.stem, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
 
     def number(self, experts: int) -> int:
-        """Trial i has expert i; where there are fewer, they serve in turn."""
+        """Trial i uses expert i; with fewer experts than trials, they are used in turn."""
         if experts == 0:
             raise InputError(
                 f"no expert of {self.env} is bundled; train one with `bcq experts train`"
@@ -137,7 +137,7 @@ class Batch:
         return self.trial % experts
 
     def perform(self, folder: Path) -> None:
-        """Collects `batch.hdf5`, and says in `batch.json` what its episodes earned."""
+        """Collects `batch.hdf5`, and writes the returns of its episodes to `batch.json`."""
         path = folder / directory_name(self) / "batch.hdf5"
         dataset = load(path) if path.exists() else self.collect(path, folder)
         summary = {
@@ -150,7 +150,7 @@ class Batch:
         write_text(path.with_suffix(".json"), json.dumps(summary, indent=2) + "\n")
 
     def collect(self, path: Path, folder: Path) -> Dataset:
-        """The batch itself."""
+        """The transitions."""
         if isinstance(self.source, OnlineAgent):
             run = Run.open(folder / directory_name(self.source))
             dataset = behaviour_dataset(run, self.recipe, first=self.transitions)
@@ -159,14 +159,14 @@ class Batch:
         return collect_to(path, self.made_by(folder))
 
     def made_by(self, folder: Path) -> Recipe:
-        """How a fixed behaviour collects it."""
+        """The recipe, if a fixed policy collects the batch."""
         if self.recipe == "random":
             return random_batch(self.env, transitions=self.transitions, seed=self.trial)
         make = {"imitation": imitation, "imperfect": imperfect}[self.recipe]
         return make(self.expert(folder), transitions=self.transitions, seed=self.trial)
 
     def expert(self, folder: Path) -> Expert:
-        """That of the trial, of the kept ones or of the bundled ones."""
+        """The expert of the trial: one of those that were kept, or a bundled one."""
         if isinstance(self.source, Experts):
             number = self.number(self.source.keep)
             return read_expert(
@@ -175,7 +175,7 @@ class Batch:
         return find(str(self.number(len(bundled(self.env)))), self.env)
 
     def expert_return(self, folder: Path) -> float | None:
-        """What the expert earns without noise, where there is one."""
+        """The return of the expert without noise, if there is an expert."""
         if self.recipe not in ("imitation", "imperfect"):
             return None
         return float(self.expert(folder).card["mean_return_of_100_fresh_episodes"])
@@ -191,7 +191,7 @@ class Training:
 
     @property
     def name(self) -> str:
-        """Algorithm with the settings that are not its own defaults, batch and seed."""
+        """Algorithm, settings that differ from its defaults, batch and seed."""
         usual, batch = type(self.config)(), self.batch
         varied = "".join(
             f"-{key}{value}"
@@ -221,7 +221,7 @@ class Training:
         }
 
     def perform(self, folder: Path) -> None:
-        """Trains, and says in `measures.json` how the last policy and critics stand to the data."""
+        """Trains, and compares the last policy and critics with the data in `measures.json`."""
         dataset = load(folder / directory_name(self.batch) / "batch.hdf5")
         directory = folder / directory_name(self)
         run = train_run(directory, self.config, self.schedule, dataset, scaling="none", resume=True)
@@ -239,11 +239,11 @@ class Theory:
     length: ClassVar[int] = 1
 
     def as_json(self) -> Row:
-        """Its seed, and which checks: the number rises with them, so that old ones are repeated."""
+        """Its seed and the version of the checks. A new version makes the job run again."""
         return {"kind": "Theory", "seed": self.seed, "checks": 2}
 
     def perform(self, folder: Path) -> None:
-        """Checks, and writes `theory.json`: the largest violation of each statement."""
+        """Writes the largest violation of each statement to `theory.json`."""
         figure_6 = [counterexample(discount) for discount in DISCOUNTS]
         found = {
             "statements": [
@@ -292,10 +292,10 @@ def from_json(told: Row) -> Any:
 
 
 def steps_done(job: Job, folder: Path) -> int:
-    """How far it is, as far as its folder tells."""
+    """The number of steps that are done, according to its folder."""
     directory = folder / directory_name(job)
     if isinstance(job, Batch):
-        with suppress(InputError):  # not begun, or just ended and tidied up
+        with suppress(InputError):  # not started, or just finished
             return int(read_json(directory / "batch.hdf5.partial" / "progress.json")["rows"])
         return 0
     return last_step(directory / "metrics.jsonl")

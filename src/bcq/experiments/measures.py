@@ -1,4 +1,4 @@
-"""What is measured of a run's last policy and critics, beside its returns and values."""
+"""What is measured of a run's last policy and critics, besides returns and values."""
 
 import jax
 import numpy as np
@@ -10,11 +10,11 @@ from bcq.data.dataset import Dataset
 from bcq.system.seeds import Role, derive
 from bcq.training.policy import Policy
 
-STATES = 1_000  # of the batch
+STATES = 1_000  # of the batch that are used
 
 
 def final_measures(policy: Policy, dataset: Dataset, *, seed: int) -> dict[str, float | None]:
-    """How far actions are from the logged ones; how well an ensemble knows what it has not seen."""
+    """The distance from the logged actions, and how well an ensemble detects unseen actions."""
     random = np.random.default_rng(derive(seed, Role.VALUES))
     rows = random.choice(len(dataset), min(STATES, len(dataset)), replace=False)
     observations = dataset.observations[rows]
@@ -34,9 +34,9 @@ def final_measures(policy: Policy, dataset: Dataset, *, seed: int) -> dict[str, 
 def share_more_uncertain(
     learner: Ensemble, observations: Floats, others: Floats, logged: Floats
 ) -> float:
-    """How often an ensemble is less certain of a random action than of the one logged there.
+    """How often an ensemble is less certain of a random action than of the logged action.
 
-    1 for a perfect estimate of the uncertainty, a half for none at all.
+    1 for a perfect estimate of the uncertainty, 0.5 for a useless one.
     """
     unseen, seen = (np.asarray(spread(learner, observations, a)) for a in (others, logged))
     return float((unseen > seen).mean())

@@ -1,4 +1,4 @@
-"""What was measured, run by run, in one small file that figures and claims are made from."""
+"""The measurements of every run, in one small file. Figures and claims use only this file."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,33 +26,33 @@ CANDIDATES = "experts"  # the task of agents that experts are chosen from
 
 @dataclass(frozen=True)
 class Record:
-    """One run: what it was, and the raw series it left."""
+    """One run: its settings, and the raw series that it recorded."""
 
-    fingerprint: str | None  # of its job; None: made before records had one, by settings unknown
-    experiments: list[str]  # those it is part of
-    task: str  # recipe of the batch that it learned from, or whose rows it made
-    role: str  # learner, agent (made the batch of its task) or candidate (to be an expert)
+    fingerprint: str | None  # of its job; None: made before records had fingerprints
+    experiments: list[str]  # that the run is part of
+    task: str  # recipe of the batch that it learned from or collected
+    role: str  # learner, agent (collected the batch) or candidate (may become an expert)
     env: str
     algorithm: str
-    seed: int  # and number of the trial
+    seed: int  # also the number of the trial
     settings: Row
     schedule: Row
-    batch: Row | None  # what was earned while it was logged
+    batch: Row | None  # batch.json: returns of its episodes and of its expert
     evaluations: list[tuple[int, list[float]]]  # step, return of each episode
     estimates: list[tuple[int, float]]  # step, mean Q of a minibatch
     truths: list[Row]  # step, and over the same pairs: mean estimate, mean and std of the truth
     measures: Row  # of the last policy and critics
-    divergence: Row | None  # where its numbers were lost, and the last finite estimate
+    divergence: Row | None  # the update at which it diverged, and the last finite estimate
     made: Row  # commit, versions, threads, seconds of updates and acting
 
     @property
     def key(self) -> Key:
-        """What tells it from every other record, if it has a fingerprint."""
+        """Identifies the record, if it has a fingerprint."""
         return self.fingerprint, self.task, self.role
 
     @property
     def label(self) -> str:
-        """The algorithm, with whatever setting is varied between runs."""
+        """The algorithm, and the number of members of an ensemble."""
         if self.role != "learner":
             return "behaviour"
         if self.algorithm == "ensemble":
@@ -61,25 +61,25 @@ class Record:
 
     @property
     def updates(self) -> int:
-        """How long it was to be trained."""
+        """The number of updates that were planned."""
         return int(self.schedule["steps"])
 
     @property
     def final(self) -> float:
-        """The mean return of the last three evaluations, before it diverged if it did."""
+        """The mean return of the last three evaluations; of a diverged run, of those before."""
         return float(np.mean([mean for _, mean in returns(self)[-LAST:]]))
 
     @property
     def best(self) -> float:
-        """The mean return of the best evaluation: chosen in hindsight, hence too good."""
+        """The mean return of the best evaluation. It is biased, because it is chosen afterwards."""
         return max(mean for _, mean in returns(self))
 
 
 def aligned(series: Iterable[Sequence[tuple[int, float]]]) -> tuple[Numbers, Numbers]:
-    """Series of (step, value), one a trial, at the steps of the first: steps, and a row a trial.
+    """Interpolates the series of (step, value) of several trials at the steps of the first trial.
 
-    A concurrent run ends with its own batch's last episode, an agent is evaluated where its own
-    episodes end: the steps of two trials need not be the same.
+    Returns the steps, and one row per trial. The steps of two trials can differ: a concurrent run
+    ends with the last episode of its batch, and an agent is evaluated at the end of an episode.
     """
     curves = [np.array(each, float).reshape(-1, 2) for each in series]
     steps = curves[0][:, 0]
@@ -94,7 +94,7 @@ def returns(one: Record) -> list[tuple[int, float]]:
 def gather(
     experiments: Mapping[Name, Sequence[Job]], folder: Path, recorded: Sequence[Record] = ()
 ) -> list[Record]:
-    """A record of every run in each of its roles: from its folder, or the one recorded before."""
+    """A record of every run in each of its roles: from its folder, or an earlier record."""
     before = {one.key: one for one in recorded}
     roles: dict[Key, tuple[Training | OnlineAgent, Batch | None, list[str]]] = {}
     for experiment, jobs in experiments.items():
@@ -115,9 +115,9 @@ def gather(
 
 
 def unrecorded(jobs: Sequence[Job], recorded: Sequence[Record], theory: Row | None) -> list[Job]:
-    """The runs among the jobs that lack a record in one of their roles, and the theory if it does.
+    """The runs without a record in one of their roles, and the theory if its result is missing.
 
-    What they need is not among them: what only recorded runs need is not needed again.
+    The jobs that they need are not included: what only recorded runs need is not run again.
     """
     keys = {one.key for one in recorded}
     checked = None if theory is None else theory.get("fingerprint")
@@ -132,9 +132,9 @@ def unrecorded(jobs: Sequence[Job], recorded: Sequence[Record], theory: Row | No
 
 
 def roles_of(job: Job) -> list[tuple[Training | OnlineAgent, str, str]]:
-    """Which runs a job gives a role to, and which: task and role.
+    """The runs that get a role from a job, each with its task and role.
 
-    What an agent is, those say that need it: the same life may be a batch and an expert's.
+    An agent gets its roles from the jobs that need it: it can collect a batch and be a candidate.
     """
     match job:
         case Training():
@@ -147,7 +147,7 @@ def roles_of(job: Job) -> list[tuple[Training | OnlineAgent, str, str]]:
 
 
 def record(job: Training | OnlineAgent, folder: Path, batch: Batch | None, **known: Any) -> Record:
-    """The series of one run directory."""
+    """The record of one run directory."""
     directory = folder / directory_name(job)
     run = Run.open(directory)
     stored = run.config.as_json()
@@ -194,7 +194,7 @@ def record(job: Training | OnlineAgent, folder: Path, batch: Batch | None, **kno
 
 
 def rounded(value: Any) -> float:
-    """Six digits: what was measured, in a file that stays small."""
+    """Rounds to six digits, which keeps the file small."""
     return float(f"{float(value):.6g}")
 
 
@@ -205,9 +205,9 @@ def write_records(records: Iterable[Record], path: Path) -> None:
 
 
 def read_records(path: Path) -> list[Record]:
-    """The inverse; of two records of one run in one role, the later one counts.
+    """The inverse. Of two records with the same key, the later one counts.
 
-    So the lines of two machines can be put into one file.
+    So the records of two machines can be put into one file.
     """
     require_regular(path)
     try:
@@ -222,9 +222,9 @@ def read_records(path: Path) -> list[Record]:
 
 
 def from_row(row: Row, path: Path) -> Record:
-    """A record from its line."""
+    """The record of one line."""
     match row.pop("format"):
-        case 2:  # had no fingerprints
+        case 2:  # without fingerprints
             row["fingerprint"] = None
         case version if version != FORMAT:
             raise InputError(f"{path}: does not have the format of this version ({FORMAT})")
@@ -234,7 +234,7 @@ def from_row(row: Row, path: Path) -> Record:
 
 
 def theory_of(jobs: Sequence[Job], folder: Path) -> Row | None:
-    """What the theory's job found, if it is finished, and the job's fingerprint."""
+    """The result of the theory's job, if it is finished, with the job's fingerprint."""
     for job in jobs:
         if isinstance(job, Theory) and is_finished(job, folder):
             found = read_json(folder / directory_name(job) / "theory.json")

@@ -1,4 +1,4 @@
-"""Runs jobs that depend on one another, a few at a time, and shows how they get on."""
+"""Runs jobs that depend on each other, several at a time, and shows their progress."""
 
 import json
 import os
@@ -20,9 +20,9 @@ from bcq.system.errors import InterruptionError
 from bcq.system.files import last_line, locked, make_directory, write_text
 from bcq.system.progress import duration
 
-POLL = 0.5  # seconds between two looks at what runs
-LOW_PRIORITY = 10  # a process's niceness
-SAVING = 60.0  # seconds that a job may take to finish what it is at, evaluation included
+POLL = 0.5  # seconds between two checks of the running jobs
+LOW_PRIORITY = 10  # niceness of a process
+SAVING = 60.0  # seconds that a job has to finish its unit of work, such as an evaluation
 
 
 class Process(Protocol):
@@ -33,12 +33,12 @@ class Process(Protocol):
         ...
 
     def stop(self) -> None:
-        """Ends it; its folder stays fit to be continued."""
+        """Ends it. Its folder stays valid, so that the job can be continued."""
         ...
 
 
 class Engine(Protocol):
-    """Where jobs run. Any other engine needs these two, and sees the same folder."""
+    """Where jobs run. Another engine needs these two members, and access to the same folder."""
 
     @property
     def slots(self) -> int:
@@ -61,7 +61,7 @@ class LocalProcess:
         return self.process.poll()
 
     def stop(self) -> None:
-        """Asks it to save and stop, and insists after a while."""
+        """Asks it to save and stop; kills it if it does not."""
         for order in (self.process.terminate, self.process.terminate, self.process.kill):
             order()
             with suppress(subprocess.TimeoutExpired):
@@ -70,7 +70,7 @@ class LocalProcess:
 
 
 def cores() -> list[int]:
-    """Those that this process may use."""
+    """The cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
@@ -84,11 +84,11 @@ class LocalProcesses:
 
     @property
     def slots(self) -> int:
-        """One a core."""
+        """One per core."""
         return len(self.cores)
 
     def start(self, job: Job, folder: Path, slot: int) -> LocalProcess:
-        """On the core of its slot."""
+        """Starts a worker on the core of its slot."""
         return start_worker(job, folder, str(self.cores[slot]))
 
 
@@ -96,14 +96,14 @@ class LocalProcesses:
 class SharedCores:
     """Worker processes with a compute thread on every core each.
 
-    The job in the first slot comes first; the others run in the time that it leaves. They have more
-    threads than their fingerprints say: for runs that are shown, not recorded.
+    The job in the first slot has priority; the others use the time that it leaves. The number of
+    threads is not the one in the fingerprints, so these runs must not become records.
     """
 
     slots: int
 
     def start(self, job: Job, folder: Path, slot: int) -> LocalProcess:
-        """At a low priority unless it is the first."""
+        """Starts a worker, with low priority unless it is in the first slot."""
         worker = start_worker(job, folder)
         if slot > 0:
             with suppress(ProcessLookupError):  # it has ended already
@@ -112,7 +112,7 @@ class SharedCores:
 
 
 def start_worker(job: Job, folder: Path, *core: str) -> LocalProcess:
-    """In a session of its own: Ctrl-C reaches the runner alone, which stops its workers."""
+    """Starts it in a new session, so that Ctrl-C reaches only the runner, which stops it."""
     name = directory_name(job)
     with (folder / name / "output.txt").open("ab") as output:
         return LocalProcess(
@@ -128,7 +128,7 @@ def start_worker(job: Job, folder: Path, *core: str) -> LocalProcess:
 
 @dataclass
 class Running:
-    """A job under way, and how fast it is."""
+    """A running job, and its speed."""
 
     job: Job
     process: Process
@@ -136,22 +136,22 @@ class Running:
     steps_before: int
 
     def speed(self, folder: Path) -> float | None:
-        """Steps or updates a second since it was started here."""
+        """Steps or updates per second since it was started by this runner."""
         done = steps_done(self.job, folder) - self.steps_before
         return done / (time.monotonic() - self.begun) if done > 0 else None
 
 
 @dataclass
 class Outcome:
-    """What became of the jobs."""
+    """How the jobs ended."""
 
     done: list[Job]
-    failed: dict[str, str]  # folder of the job: the last line it said
-    skipped: list[Job]  # what they need failed
+    failed: dict[str, str]  # folder of the job, and the last line of its output
+    skipped: list[Job]  # because a job that they need failed
 
 
 def run_jobs(jobs: Sequence[Job], folder: Path, engine: Engine, *, screen: TextIO) -> Outcome:
-    """Runs what is not finished; a failed job is reported and the rest go on."""
+    """Runs the unfinished jobs. A failed job is reported, and the others continue."""
     everything = with_needs(jobs)
     make_directory(folder)
     outcome = Outcome([job for job in everything if is_finished(job, folder)], {}, [])
@@ -177,16 +177,16 @@ def run_jobs(jobs: Sequence[Job], folder: Path, engine: Engine, *, screen: TextI
 
 @contextmanager
 def stopping(running: dict[int, Running]) -> Iterator[None]:
-    """Whatever ends the runner ends what it started."""
+    """Stops the running jobs when the runner ends, for any reason."""
     try:
         yield
     finally:
-        with ThreadPoolExecutor() as pool:  # all at once: each may finish what it is at
+        with ThreadPoolExecutor() as pool:  # at the same time: each can take a while
             list(pool.map(lambda one: one.process.stop(), running.values()))
 
 
 def skip_hopeless(waiting: list[Job], outcome: Outcome) -> None:
-    """Moves jobs aside that need one which failed."""
+    """Skips the jobs that need a failed job."""
     lost = {directory_name(job) for job in outcome.skipped} | set(outcome.failed)
     for job in list(waiting):
         if any(directory_name(need) in lost for need in job.needs):
@@ -220,7 +220,7 @@ def start_ready(
 
 
 def end(one: Running, outcome: Outcome, folder: Path, board: "Board") -> None:
-    """Notes how a job ended."""
+    """Records how a job ended."""
     name = directory_name(one.job)
     if is_finished(one.job, folder):
         outcome.done.append(one.job)
@@ -232,39 +232,39 @@ def end(one: Running, outcome: Outcome, folder: Path, board: "Board") -> None:
 
 
 class Board:
-    """What runs, at what speed, how long to go; redrawn on a terminal, otherwise line by line."""
+    """Shows running jobs, speeds and the remaining time; redrawn on a terminal, else as lines."""
 
     def __init__(self, total: int, folder: Path, screen: TextIO):
         self.total, self.folder, self.screen = total, folder, screen
         self.live = screen.isatty() and not progress.silent
         self.drawn = 0
         self.said = time.monotonic()
-        self.speeds: dict[str, float] = {}  # steps or updates a second, by kind of job
+        self.speeds: dict[str, float] = {}  # steps or updates per second, by kind of job
 
     def say(self, line: str) -> None:
-        """A line that stays."""
+        """Prints a line that stays."""
         if progress.silent:
             return
         self.clear()
         print(line, file=self.screen, flush=True)
 
     def clear(self) -> None:
-        """Removes the moving part."""
+        """Removes the part that is redrawn."""
         if self.drawn:
             self.screen.write(f"\x1b[{self.drawn}F\x1b[J")
             self.drawn = 0
 
     def learn(self, one: Running) -> None:
-        """Remembers how fast a job of this kind was, start-up included."""
+        """Remembers the speed of a finished job for its kind, including its start."""
         seconds = time.monotonic() - one.begun
         if one.steps_before == 0:
             self.speeds[kind(one.job)] = one.job.length / seconds
 
     def show(self, running: dict[int, Running], waiting: list[Job], outcome: Outcome) -> None:
-        """Draws the moving part, or says its first line now and then."""
+        """Redraws on a terminal; otherwise prints the summary every ten seconds."""
         if self.live:
             lines = [self.summary(running, waiting, outcome), *map(self.line, running.values())]
-            width = shutil.get_terminal_size().columns  # a line that wraps could not be removed
+            width = shutil.get_terminal_size().columns  # a wrapped line could not be removed
             self.clear()
             self.screen.write("".join(f"{line[:width]}\n" for line in lines))
             self.screen.flush()
@@ -274,7 +274,7 @@ class Board:
             self.say(self.summary(running, waiting, outcome))
 
     def summary(self, running: dict[int, Running], waiting: list[Job], outcome: Outcome) -> str:
-        """How far all of it is."""
+        """The progress of all jobs."""
         left = [self.seconds_left(one) for one in running.values()]
         ahead = [self.seconds_of(job) for job in waiting]
         known = [seconds for seconds in (*left, *ahead) if seconds is not None]
@@ -287,7 +287,7 @@ class Board:
         )
 
     def line(self, one: Running) -> str:
-        """One job's."""
+        """The progress of one job."""
         done, speed = steps_done(one.job, self.folder), one.speed(self.folder)
         left = self.seconds_left(one)
         pace = f"{speed:.4g}/s" if speed else "starting"
@@ -297,16 +297,16 @@ class Board:
         )
 
     def seconds_left(self, one: Running) -> float | None:
-        """By its own speed, or that of its kind."""
+        """The remaining time of a running job, from its own speed or that of its kind."""
         speed = one.speed(self.folder) or self.speeds.get(kind(one.job))
         return (one.job.length - steps_done(one.job, self.folder)) / speed if speed else None
 
     def seconds_of(self, job: Job) -> float | None:
-        """By the speed of its kind."""
+        """The time of a waiting job, from the speed of its kind."""
         speed = self.speeds.get(kind(job))
         return (job.length - steps_done(job, self.folder)) / speed if speed else None
 
 
 def kind(job: Job) -> str:
-    """Jobs that differ in their seed alone take about as long."""
+    """The name without the seed: jobs of one kind take about the same time."""
     return job.name.rsplit("-seed", 1)[0]

@@ -1,4 +1,4 @@
-"""One job in a process of its own: `python -m bcq.experiments.worker FOLDER JOB [CORE]`."""
+"""Does one job in a separate process: `python -m bcq.experiments.worker FOLDER JOB [CORE]`."""
 
 import os
 import signal
@@ -14,17 +14,17 @@ from bcq.system import interruption
 from bcq.system.errors import BCQError, InterruptionError
 from bcq.system.files import read_json
 
-WATCH = 0.5  # seconds between two looks at the parent
+WATCH = 0.5  # seconds between two checks of the parent
 
 
 def stay_on(core: int) -> None:
-    """Confines this process to one core, and with it the threads that compute."""
+    """Restricts this process and its compute threads to one core."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core})
 
 
 def end_with(parent: int) -> None:
-    """Ends this process when the one that started it is gone, however it went."""
+    """Ends this process when its parent has ended, for any reason."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -35,7 +35,7 @@ def end_with(parent: int) -> None:
 
 
 def main() -> None:
-    """Does the job that FOLDER/JOB/job.json describes; says in one line why it cannot."""
+    """Does the job of FOLDER/JOB/job.json; an error is one line."""
     folder, name, *core = sys.argv[1:]
     with interruption.watched():
         end_with(os.getppid())
@@ -45,7 +45,7 @@ def main() -> None:
         try:
             perform(from_json(read_json(Path(folder) / name / "job.json")), Path(folder))
         except InterruptionError:
-            sys.exit(interruption.exit_code())  # the runner says what there is to say
+            sys.exit(interruption.exit_code())  # the runner prints the message
         except KeyboardInterrupt:
             os._exit(interruption.exit_code())
         except BCQError as error:

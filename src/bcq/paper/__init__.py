@@ -30,9 +30,9 @@ EXPERIMENTS: dict[ExperimentName, ModuleType] = {
 def jobs_of(
     preset: Preset, names: tuple[ExperimentName, ...], environments: tuple[str, ...]
 ) -> list[Job]:
-    """The jobs of some experiments, all unless named, in some environments, all unless named.
+    """The jobs of the named experiments in the named environments; no name means all.
 
-    In the order in which they are worth having.
+    The most useful jobs come first.
     """
     known = sorted({plan.env for plans in preset.plans.values() for plan in plans})
     for env in environments:
@@ -44,10 +44,10 @@ def jobs_of(
 
 
 def experiments_of(preset: Preset) -> dict[ExperimentName, list[Job]]:
-    """The jobs of each experiment; one may be of several."""
+    """The jobs of each experiment; a job can be part of several."""
     return {name: jobs_of(preset, (name,), ()) for name in EXPERIMENTS}
 
 
 def environment_of(job: Job) -> str | None:
-    """Where a run is measured; what it needs goes along with it."""
+    """The environment of a run; other jobs belong to the runs that need them."""
     return job.batch.env if isinstance(job, Training) else None

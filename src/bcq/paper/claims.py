@@ -2,7 +2,7 @@
 
 The rules were written before the runs that they judge. `final` is the mean return of a run's last
 three evaluations; values are "off by" |estimate - truth| / |truth|, whose logarithm (base 10) is in
-the figures. The claims of a figure are in the file of its experiment.
+the figures. The claims of a figure are in its file.
 """
 
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from bcq.paper.judging import FAILS, HOLDS, UNKNOWN, AllOf, Outcome
 from bcq.tabular.illustrations import BCQL_EXACT, KERNEL_EXACT
 
 MATCHES = 0.95  # of the batch's average return
-OFF = 0.0  # log10: an estimate off by the truth itself
-NEAR = float(np.log10(0.5))  # log10: off by half the truth
+OFF = 0.0  # log10: the error of the estimate is as large as the truth
+NEAR = float(np.log10(0.5))  # log10: the error is half the truth
 SMOOTH = 0.25  # jumps between two estimates, in units of their level
 EARLY = 20_000  # updates, 2% of the paper's million
 
 
 class Claim(Protocol):
-    """What the judge needs of a claim."""
+    """What is needed to judge a claim."""
 
     @property
     def where(self) -> str:
@@ -31,22 +31,22 @@ class Claim(Protocol):
 
     @property
     def quote(self) -> str:
-        """The paper's own words."""
+        """The words of the paper."""
         ...
 
     @property
     def rule(self) -> str:
-        """What decides it, in words."""
+        """The rule that decides it, in words."""
         ...
 
     def judge(self, evidence: Evidence) -> Outcome:
-        """A verdict with its figures."""
+        """The verdict and its figures."""
         ...
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A claim that runs decide."""
+    """A claim that is decided by runs."""
 
     where: str
     quote: str
@@ -60,7 +60,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Proved:
-    """A statement that the paper proves and that is checked by exact computation here."""
+    """A statement that the paper proves, checked here on random MDPs."""
 
     where: str
     quote: str
@@ -68,7 +68,7 @@ class Proved:
     tolerance: float
 
     def judge(self, evidence: Evidence) -> Outcome:
-        """Holds where no violation was found."""
+        """Holds if no violation was found."""
         if evidence.theory is None:
             return Outcome(UNKNOWN, "needs the theory's job", {})
         one = next(one for one in evidence.theory["statements"] if one["name"] == self.where)
@@ -78,7 +78,7 @@ class Proved:
 
 @dataclass(frozen=True)
 class Counterexample:
-    """Supplement C's two states: what each method does, and the values by which it does so."""
+    """The two states of supplement C: the actions of each method, and its values."""
 
     where: str
     quote: str
@@ -87,7 +87,7 @@ class Counterexample:
     def judge(self, evidence: Evidence) -> Outcome:
         """Kernel-based RL must fail, and BCQL must not."""
         found = evidence.theory
-        if found is None or "kernel_values_off_by" not in found:  # once it was not recorded
+        if found is None or "kernel_values_off_by" not in found:  # missing in old results
             return Outcome(UNKNOWN, "needs the theory's job", {})
         fails, optimal = found["kernel_fails"], found["bcql_is_optimal"]
         kernel, bcql = found["kernel_values_off_by"], found["bcql_values_off_by"]

@@ -1,4 +1,4 @@
-"""Demonstrations that need nothing but this package."""
+"""Demos that need only this package."""
 
 import sys
 from collections.abc import Sequence
@@ -22,13 +22,13 @@ PENDULUM, CHEETAH = "Pendulum-v1", "HalfCheetah-v5"
 
 
 def pendulum(directory: Path, *, steps: int, seed: int) -> None:
-    """BCQ swings up a pendulum after watching 5,000 random actions (supplement D.3)."""
+    """BCQ learns to swing up a pendulum from 5,000 random actions (supplement D.3)."""
     schedule = demo_schedule(PENDULUM, steps, seed, evaluate_every=1_000)
     show(directory, Batch("random", PENDULUM, 5_000, seed), [BCQConfig(vae_l2=1e-3)], schedule)
 
 
 def cheetah(directory: Path, *, steps: int, seed: int) -> None:
-    """BCQ, DDPG and BC run after imperfect demonstrations, the paper's most telling case."""
+    """BCQ, DDPG and BC learn to run from imperfect demonstrations (Section 5)."""
     schedule = demo_schedule(CHEETAH, steps, seed, evaluate_every=2_000)
     configs: list[AlgorithmConfig] = [BCQConfig(), DDPGConfig(), BCConfig()]
     show(directory, Batch("imperfect", CHEETAH, 100_000, seed), configs, schedule)
@@ -44,10 +44,10 @@ def demo_schedule(env: str, steps: int, seed: int, *, evaluate_every: int) -> Sc
 def show(
     directory: Path, batch: Batch, configs: Sequence[AlgorithmConfig], schedule: Schedule
 ) -> None:
-    """Collects a batch, trains each algorithm on it, and says what each earns.
+    """Collects a batch, trains each algorithm on it, and prints their returns.
 
-    The first algorithm is trained with all cores. Its updates keep two cores busy to three
-    quarters; in the rest, DDPG and BC cost next to nothing.
+    The first algorithm has priority on all cores. BCQ's updates use about three quarters of two
+    cores; DDPG and BC use the rest.
     """
     perform(batch, directory)
     path = directory / directory_name(batch) / "batch.hdf5"
@@ -92,6 +92,6 @@ def print_table(dataset: Dataset, runs: Sequence[Run]) -> None:
 
 
 def cell(returns: Sequence[float] | np.ndarray) -> str:
-    """Mean and spread; a run that diverged is not evaluated any more."""
+    """Mean and standard deviation; a diverged run has no more evaluations."""
     text = f"{np.mean(returns):.0f} ± {np.std(returns):.0f}" if len(returns) else "diverged"
     return f"{text:>16}"

@@ -1,4 +1,4 @@
-"""What the paper's figures are drawn with."""
+"""The parts that the figures are drawn with."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
@@ -35,7 +35,7 @@ BEHAVIOUR_COLOUR = "#777777"
 def by_label(
     records: Sequence[Record], experiment: ExperimentName, task: str, labels: Sequence[str]
 ) -> dict[str, list[Record]]:
-    """The trials of each line of a panel, BCQ's at its default Phi."""
+    """The trials of each line of a panel; of BCQ, those with its default Phi."""
     return {
         label: [
             one
@@ -56,11 +56,11 @@ def task_by_environment(
     draw: Callable[[Axes, dict[str, list[Record]]], None],
     title: str,
 ) -> Figure | None:
-    """A row a task, a column an environment, as in Figures 2 and 5."""
+    """One row per task, one column per environment, as in Figures 2 and 5."""
     mine = [one for one in records if experiment in one.experiments]
     environments = [env for env in MUJOCO if any(one.env == env for one in mine)]
     tasks = [task for task in RECIPES if any(one.task == task for one in mine)]
-    if not (tasks and environments):  # agents that experts are chosen from have neither curve
+    if not (tasks and environments):  # for example, only candidates for experts so far
         return None
     figure, grid = panels(len(tasks), len(environments))
     for row, task in zip(grid, tasks, strict=True):
@@ -78,7 +78,7 @@ STYLES = {**COLOURS, "behaviour": BEHAVIOUR_COLOUR}
 
 
 def panels(rows: int, columns: int) -> tuple[Figure, list[list[Axes]]]:
-    """A figure that is legible at the width of a column."""
+    """A figure with panels that are legible at the width of a column."""
     width = 3.25 if columns < 3 else 2.4
     figure = Figure(figsize=(width * columns, 2.3 * rows + 0.5), dpi=160, layout="constrained")
     grid: list[list[Axes]] = figure.subplots(rows, columns, squeeze=False).tolist()
@@ -90,7 +90,7 @@ def panels(rows: int, columns: int) -> tuple[Figure, list[list[Axes]]]:
 def finished(
     figure: Figure, grid: list[list[Axes]], records: Sequence[Record], title: str
 ) -> Figure:
-    """Names, one legend for all panels, and no empty panel."""
+    """Adds labels and one legend for all panels; removes empty panels."""
     handles: dict[str, Artist] = {}
     for axes in chain(*grid):
         if not axes.has_data():
@@ -117,7 +117,7 @@ def finished(
 
 
 def shaded_returns(axes: Axes, groups: Groups, styles: Styles) -> None:
-    """Mean over trials, half a standard deviation shaded."""
+    """The mean over trials, with half a standard deviation shaded."""
     for label, trials in groups.items():
         if trials:
             steps, means = aligned(map(returns, trials))
@@ -128,7 +128,7 @@ def shaded_returns(axes: Axes, groups: Groups, styles: Styles) -> None:
 
 
 def thin_returns(axes: Axes, groups: Groups, styles: Styles) -> None:
-    """A thin line a trial, the mean bold."""
+    """One thin line per trial, and a bold line for the mean."""
     for label, trials in groups.items():
         if trials:
             steps, means = aligned(map(returns, trials))
@@ -137,14 +137,14 @@ def thin_returns(axes: Axes, groups: Groups, styles: Styles) -> None:
 
 
 def thin_and_bold(axes: Axes, steps: Numbers, trials: Numbers, colour: str, label: str) -> None:
-    """Each trial thin, their mean bold."""
+    """One thin line per trial, and a bold line for the mean."""
     axes.plot(steps, trials.T, color=colour, lw=0.6, alpha=0.6)
     axes.plot(steps, trials.mean(axis=0), ".-", ms=5, color=colour, lw=2, label=label)
 
 
 def value_lines(axes: Axes, groups: Groups, styles: Styles, *, truth_of: Sequence[str]) -> None:
-    """Estimates thin and bold; the truth dotted, where it was measured."""
-    sizes: list[float] = []  # of each line
+    """Estimates as thin and bold lines; the truth dotted, if it was measured."""
+    sizes: list[float] = []  # the largest value of each line
     for label, trials in groups.items():
         series = [estimates(one) for one in trials]
         if not series or not all(series):
@@ -164,7 +164,7 @@ def value_lines(axes: Axes, groups: Groups, styles: Styles, *, truth_of: Sequenc
 
 
 def estimates(one: Record) -> list[tuple[int, float]]:
-    """The paper's, every 2,500 updates, and those at the measured pairs."""
+    """The estimates of minibatches, and those of the pairs whose truth was measured."""
     rows = {**dict(one.estimates), **{row["step"]: row["estimate"] for row in one.truths}}
     return sorted(rows.items())
 
@@ -182,7 +182,7 @@ def batch_line(axes: Axes, groups: Groups) -> None:
 
 
 def expert_line(axes: Axes, groups: Groups) -> None:
-    """What the experts earn without noise, where experts behaved."""
+    """The return of the experts without noise, if experts collected the batch."""
     means = [one.batch["expert_return"] for one in groups["ddpg"] if one.batch]
     if means and all(mean is not None for mean in means):
         axes.axhline(

@@ -1,4 +1,4 @@
-"""What claims are judged by: numbers of each trial, from records."""
+"""The numbers that claims are judged by: one per trial, from records."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,13 +10,11 @@ from bcq.experiments.records import LAST, Record
 from bcq.paper.presets import ExperimentName
 from bcq.system.files import Row
 
-SETTLED = (
-    30_000  # updates after which a slow target has let values rise to 78% of their fixed point
-)
+SETTLED = 30_000  # updates after which values can have reached 78% of their fixed point
 SMALLEST_ERROR, LARGEST_ERROR = (
     1e-3,
     1e6,
-)  # of a value estimate; what has diverged counts as the latter
+)  # of a value estimate; a diverged run has the largest
 PHI = 0.05
 
 
@@ -36,13 +34,13 @@ Numbers = dict[Trial, float]
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything measured."""
+    """All measurements."""
 
     records: Sequence[Record]
     theory: Row | None
 
     def runs(self, experiment: ExperimentName, task: str, label: str) -> dict[Trial, Record]:
-        """The runs of one line of a figure, by trial; BCQ's at its usual Phi."""
+        """The runs of one line of a figure, by trial; of BCQ, those with its default Phi."""
         found = {
             Trial(one.env, one.seed): one
             for one in self.records
@@ -63,7 +61,7 @@ def paired(
     other: Mapping[Trial, Record],
     compare: Callable[[Record, Record], float],
 ) -> Numbers:
-    """A number for each trial that both have."""
+    """One number for each trial that both have."""
     both = sorted(one.keys() & other.keys())
     if not both:
         raise NotEnoughError("trials that both have")
@@ -71,14 +69,14 @@ def paired(
 
 
 def share(part: float, whole: float, name: str) -> float:
-    """One return in units of another, which must be a gain."""
+    """One return in units of another, which must be positive."""
     if whole <= 0:
         raise NotEnoughError(f"{name} above 0; it is {whole:.3g}")
     return part / whole
 
 
 def batch_return(one: Record) -> float:
-    """The average of the batch's complete episodes, noise included: the paper's straight line."""
+    """The average return of the batch's complete episodes, with noise (the line in Figure 2)."""
     if one.batch is None or one.batch["mean_return"] is None:
         raise NotEnoughError(f"a batch with complete episodes in {one.env}")
     return float(one.batch["mean_return"])
@@ -98,26 +96,26 @@ def last_episodes(one: Record) -> np.ndarray:
 
 
 def expert(one: Record) -> float:
-    """What the expert earns without noise."""
+    """The return of the expert without noise."""
     if one.batch is None or one.batch["expert_return"] is None:
         raise NotEnoughError("the expert's return")
     return float(one.batch["expert_return"])
 
 
 def ahead(one: Record, other: Record) -> float:
-    """By how much one run ends above another, in units of the batch's average."""
+    """The final return of one run minus another's, in units of the batch's average."""
     return share(one.final - other.final, abs(batch_return(one)), "the batch's average")
 
 
 def lead(experiment: ExperimentName, task: str, label: str, over: str) -> Measure:
-    """By how much one algorithm ends above another."""
+    """The final return of one algorithm minus another's."""
     return lambda evidence: paired(
         evidence.runs(experiment, task, label), evidence.runs(experiment, task, over), ahead
     )
 
 
 def value_error(one: Record) -> float:
-    """How far values are from the truth at the last measurement."""
+    """The error of the values at the last measurement."""
     if one.divergence is not None:
         return float(np.log10(LARGEST_ERROR))
     if not one.truths:
@@ -128,33 +126,33 @@ def value_error(one: Record) -> float:
 def error_at(row: Row) -> float:
     """Logarithm (base 10) of |estimate - truth| / |truth| at one measurement.
 
-    0 is an estimate that is off by the truth itself.
+    0 means that the error is as large as the truth.
     """
     error = abs(row["estimate"] - row["truth"]) / max(abs(row["truth"]), 1e-9)
     return float(np.log10(np.clip(error, SMALLEST_ERROR, LARGEST_ERROR)))
 
 
 def settled(one: Record) -> Record:
-    """The run, if its values have had time to rise; one that diverged has."""
+    """The run, if it is long enough for its values to settle, or has diverged."""
     if one.updates < SETTLED and one.divergence is None:
         raise NotEnoughError(f"{SETTLED:,} updates of {one.label}; there are {one.updates:,}")
     return one
 
 
 def settled_error(one: Record) -> float:
-    """How far values are from the truth once they have had time to rise."""
+    """The error of the values of a run that is long enough."""
     return value_error(settled(one))
 
 
 def error_of(experiment: ExperimentName, task: str, label: str) -> Measure:
-    """The same, of every trial."""
+    """The same for every trial."""
     return lambda evidence: {
         trial: settled_error(one) for trial, one in evidence.runs(experiment, task, label).items()
     }
 
 
 def error_above(experiment: ExperimentName, task: str, label: str, over: str) -> Measure:
-    """By how many powers of ten an algorithm's values are farther from the truth than another's."""
+    """The error of one algorithm's values minus another's, in powers of ten."""
     return lambda evidence: paired(
         evidence.runs(experiment, task, label),
         evidence.runs(experiment, task, over),
@@ -163,7 +161,7 @@ def error_above(experiment: ExperimentName, task: str, label: str, over: str) ->
 
 
 def roughness(one: Record) -> float:
-    """The jump from one estimate to the next, in units of their level, late in training."""
+    """The size of the jumps between estimates, in units of their level, late in training."""
     if one.divergence is not None:
         return LARGEST_ERROR
     late = [value for step, value in one.estimates if step > one.updates / 2]
@@ -173,7 +171,7 @@ def roughness(one: Record) -> float:
 
 
 def roughness_of(experiment: ExperimentName, task: str, label: str) -> Measure:
-    """How smoothly values move, once they have had time to rise."""
+    """The roughness of the values of runs that are long enough."""
     return lambda evidence: {
         trial: roughness(settled(one))
         for trial, one in evidence.runs(experiment, task, label).items()
@@ -181,7 +179,7 @@ def roughness_of(experiment: ExperimentName, task: str, label: str) -> Measure:
 
 
 def measure_of(one: Record, name: str) -> float:
-    """One of the measures of the last policy and critics, which must be there."""
+    """One of the measures of the last policy and critics, which must be recorded."""
     if one.measures.get(name) is None:
         raise NotEnoughError(f"{name} of {one.label} on {one.task}")
     return float(one.measures[name])

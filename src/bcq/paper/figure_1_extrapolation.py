@@ -24,17 +24,17 @@ from bcq.paper.evidence import Evidence, Measure, NotEnoughError, Numbers, Trial
 from bcq.paper.judging import AllOf, EachTrial, OnAverage
 from bcq.paper.presets import FIGURE_1, Preset
 
-GAP = 0.75  # of the behaviour's return: below it the gap is large
-YOUNG = 2_000  # updates before which an estimate is that of an untrained network
+GAP = 0.75  # of the agent's return: below it, the gap is large
+YOUNG = 2_000  # updates: before, an estimate is still that of an untrained network
 
 
 def jobs(preset: Preset) -> list[tuple[int, Job]]:
-    """The behavioural agents are needed by the batches; their curves are drawn too."""
+    """DDPG on every batch. The agents that collect the batches are drawn too."""
     return [*preset.trainings("extrapolation", [DDPGConfig()])]
 
 
 def figure_1(records: Sequence[Record]) -> Figure | None:
-    """Returns above, values below; a thin line a trial, a bold one for the mean."""
+    """Returns above, values below; one thin line per trial, and a bold line for the mean."""
     panels_of = {
         task: by_label(records, "extrapolation", task, ["behaviour", "ddpg"]) for task in FIGURE_1
     }
@@ -53,7 +53,7 @@ def figure_1(records: Sequence[Record]) -> Figure | None:
 
 
 def of_the_behaviour(task: str) -> Measure:
-    """Offline DDPG's final return in units of its behaviour's, without noise (Figure 1)."""
+    """The final return of offline DDPG in units of its agent's or expert's, without noise."""
 
     def measure(evidence: Evidence) -> Numbers:
         offline = evidence.runs("extrapolation", task, "ddpg")
@@ -68,7 +68,7 @@ def of_the_behaviour(task: str) -> Measure:
 
 
 def gaps_of_each_trial(evidence: Evidence) -> dict[Trial, Sequence[float]]:
-    """Offline DDPG's last episodes in units of its own agent's mean, in the concurrent task."""
+    """The last returns of offline DDPG in units of its agent's final, in the concurrent task."""
     offline = evidence.runs("extrapolation", "concurrent", "ddpg")
     agents = evidence.runs("extrapolation", "concurrent", "behaviour")
     both = sorted(offline.keys() & agents.keys())
@@ -81,7 +81,7 @@ def gaps_of_each_trial(evidence: Evidence) -> dict[Trial, Sequence[float]]:
 
 
 def early_error_of(task: str, label: str, first: int, last: int) -> Measure:
-    """How far values are from the truth at the first measurement between two updates."""
+    """The error of the values at the first measurement between two updates."""
 
     def at(one: Record) -> float:
         if one.divergence is not None and one.divergence["step"] <= last:
@@ -97,7 +97,7 @@ def early_error_of(task: str, label: str, first: int, last: int) -> Measure:
 
 
 def largest_share_of_ceiling(task: str) -> Measure:
-    """An agent's largest estimate, in units of the largest reward for ever."""
+    """The largest estimate of an agent, in units of the ceiling of its values."""
 
     def measure(evidence: Evidence) -> Numbers:
         agents = evidence.runs("extrapolation", task, "behaviour")
@@ -108,7 +108,7 @@ def largest_share_of_ceiling(task: str) -> Measure:
 
 
 def largest_estimate(one: Record) -> float:
-    """Over the whole run."""
+    """The largest estimate of the whole run."""
     if one.divergence is not None:
         return of.LARGEST_ERROR
     if not one.estimates:
@@ -117,7 +117,7 @@ def largest_estimate(one: Record) -> float:
 
 
 def ceiling(one: Record) -> float:
-    """The largest reward of the batch, for ever."""
+    """The value of earning the largest reward of the batch at every step."""
     if one.batch is None:
         raise NotEnoughError("the batch's largest reward")
     return float(one.batch["largest_reward"] / (1 - one.settings["discount"]))

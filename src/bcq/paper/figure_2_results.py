@@ -68,24 +68,24 @@ def early(task: str, label: str, updates: int) -> Measure:
 
 
 def matching(task: str) -> OnAverage:
-    """BCQ and the batch's average."""
+    """Whether BCQ matches the batch's average."""
     return OnAverage(task, of.of_the_batch("results", task, "bcq"), "above", MATCHES)
 
 
 def falling_short(label: str, task: str) -> OnAverage:
-    """Another algorithm and the batch's average."""
+    """Whether another algorithm stays below the batch's average."""
     return OnAverage(
         f"{label} on {task}", of.of_the_batch("results", task, label), "below", MATCHES
     )
 
 
 def leading(task: str, other: str) -> OnAverage:
-    """BCQ and another algorithm."""
+    """Whether BCQ ends above another algorithm."""
     return OnAverage(f"{task}, over {other}", of.lead("results", task, "bcq", other), "above", 0.0)
 
 
 def cloning_leads(clone: str) -> AllOf:
-    """One way of cloning and everything that does not clone, on imitation."""
+    """Whether one way of cloning ends above BCQ, DDPG and DQN, on imitation."""
     return AllOf(
         [
             OnAverage(

@@ -1,4 +1,4 @@
-"""Figures 3 and 5: estimated against true values of the algorithms that have any."""
+"""Figures 3 and 5: estimated and true values of the algorithms that have values."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ def jobs(preset: Preset) -> list[tuple[int, Job]]:
 
 
 def figure_3(records: Sequence[Record]) -> Figure | None:
-    """Value estimates, and the truth of BCQ."""
+    """Value estimates, and the true value of BCQ."""
 
     def draw(axes: Axes, groups: dict[str, list[Record]]) -> None:
         value_lines(axes, groups, STYLES, truth_of=["bcq"])

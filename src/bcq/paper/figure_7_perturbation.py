@@ -22,7 +22,7 @@ from bcq.paper.evidence import Evidence, Measure, NotEnoughError, Numbers, Trial
 from bcq.paper.judging import AllOf, OnAverage
 from bcq.paper.presets import Preset
 
-DROP = -0.1  # of the batch's average: a clear drop
+DROP = -0.1  # of the batch's average: the size of a clear drop
 
 
 def jobs(preset: Preset) -> list[tuple[int, Job]]:

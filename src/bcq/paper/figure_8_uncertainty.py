@@ -25,7 +25,7 @@ from bcq.paper.judging import AllOf, OnAverage
 from bcq.paper.presets import Preset
 from bcq.system.colours import COLOURS
 
-TWICE = 1.0  # log2
+TWICE = 1.0  # log2 of the ratio
 BOTH_SIZES = {"the smaller": 0, "the larger": -1}
 
 
@@ -62,7 +62,7 @@ def ensemble(evidence: Evidence, which: int) -> str:
 
 
 def of_ensemble(which: int, measure: Callable[[Record], float]) -> Measure:
-    """A number of one of Figure 8's ensembles."""
+    """One number per trial of the smaller or the larger ensemble."""
     return lambda evidence: {
         trial: measure(one)
         for trial, one in evidence.runs(
@@ -74,7 +74,7 @@ def of_ensemble(which: int, measure: Callable[[Record], float]) -> Measure:
 def ensemble_against(
     which: int, other: str | int, compare: Callable[[Record, Record], float]
 ) -> Measure:
-    """A number of one of Figure 8's ensembles beside BCQ or the other ensemble."""
+    """Compares an ensemble with BCQ or with the other ensemble, trial by trial."""
 
     def measure(evidence: Evidence) -> Numbers:
         label = other if isinstance(other, str) else ensemble(evidence, other)

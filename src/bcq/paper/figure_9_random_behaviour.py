@@ -25,18 +25,18 @@ from bcq.paper.judging import AllOf, OnAverage
 from bcq.paper.presets import Preset
 
 LEARNED, NOT_LEARNED = 0.75, 0.25  # of the way from the batch's average to a solved task
-SOLVED = {"Pendulum-v1": -150.0, "Reacher-v5": -3.75}  # Reacher's by Gymnasium's registry
+SOLVED = {"Pendulum-v1": -150.0, "Reacher-v5": -3.75}  # for Reacher, from Gymnasium's registry
 
 ALGORITHMS: tuple[AlgorithmConfig, ...] = (BCQConfig(vae_l2=1e-3), DDPGConfig(), BCConfig())
 
 
 def jobs(preset: Preset) -> list[tuple[int, Job]]:
-    """BCQ, its VAE regularised, DDPG, and BC, since "any imitation learning would fail"."""
+    """BCQ with a regularised VAE, DDPG, and BC: "any imitation learning would fail"."""
     return [*preset.trainings("random", ALGORITHMS)]
 
 
 def figure_9(records: Sequence[Record]) -> Figure | None:
-    """BCQ and DDPG on random data, with the truth of both."""
+    """Every algorithm on random data, with the true values of BCQ and DDPG."""
     labels = [name_of(config) for config in ALGORITHMS]
     groups = by_label(records, "random", "random", labels)
     if not any(groups.values()):
@@ -49,7 +49,7 @@ def figure_9(records: Sequence[Record]) -> Figure | None:
 
 
 def progress(label: str, env: str, solved: float) -> Measure:
-    """How much of the way from the batch's average to a solved task an algorithm has come."""
+    """The final return: 0 is the batch's average, 1 is a solved task."""
 
     def measure(evidence: Evidence) -> Numbers:
         runs = evidence.runs("random", "random", label)
@@ -65,7 +65,7 @@ def progress(label: str, env: str, solved: float) -> Measure:
 
 
 def beside(env: str, label: str, other: str, compare: Callable[[Record, Record], float]) -> Measure:
-    """A number of two algorithms on random data of one environment."""
+    """Compares two algorithms on random data of one environment, trial by trial."""
 
     def measure(evidence: Evidence) -> Numbers:
         one, two = (evidence.runs("random", "random", name) for name in (label, other))
@@ -76,7 +76,7 @@ def beside(env: str, label: str, other: str, compare: Callable[[Record, Record],
 
 
 def rougher(one: Record, other: Record) -> float:
-    """How many times rougher one run's values are than another's, as a power of ten."""
+    """log10 of the ratio of the roughness of two runs' values."""
     return float(np.log10(of.roughness(of.settled(one)) / of.roughness(of.settled(other))))
 
 

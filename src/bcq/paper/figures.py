@@ -1,4 +1,4 @@
-"""The paper's figures, from records."""
+"""Draws the figures of the paper from records."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from bcq.system.files import make_directory, replacing
 
 
 def draw_all(records: Sequence[Record], folder: Path) -> list[Path]:
-    """Every figure that the records have the runs for, as PNG and PDF."""
+    """Every figure for which there are records, as PNG and PDF."""
     make_directory(folder)
     drawn = {name: draw(records) for name, draw in SIDE_BY_SIDE.items()}
     for env in sorted({one.env for one in records}):

@@ -1,9 +1,9 @@
-"""How a claim is decided: one number a trial, the interval of their mean, and a bar.
+"""How a claim is decided: one number per trial, the interval of their mean, and a bar.
 
-A verdict is "holds" where the whole 95% interval is on the claimed side of the bar, "does not hold"
-where it is on the other side, "undecided" where it straddles the bar, and "not enough evidence"
-where trials or updates are missing. Trials and environments are pooled; the interval is Student's,
-which for two trials is honest and wide.
+The verdict is "holds" if the whole 95% interval is on the claimed side of the bar, "does not hold"
+if it is on the other side, "undecided" if it contains the bar, and "not enough evidence" if trials
+or updates are missing. Trials and environments are pooled. The interval is Student's, which is wide
+for two trials.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,14 +23,14 @@ HOLDS, FAILS, UNDECIDED, UNKNOWN = (
 )
 VERDICTS = (HOLDS, FAILS, UNDECIDED, UNKNOWN)
 LEVEL = 0.95
-FEWEST = 2  # trials of an interval
-FEWEST_ALONE = 3  # trials of an environment that is judged by itself
+FEWEST = 2  # trials that an interval needs
+FEWEST_ALONE = 3  # trials of an environment that is judged separately
 Side = Literal["above", "below"]
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over trials, and where it may be."""
+    """A mean over trials, and its confidence interval."""
 
     mean: float
     low: float
@@ -47,7 +47,7 @@ class Interval:
         return cls(mean, mean - half, mean + half, len(values))
 
     def verdict(self, side: Side, bar: float) -> str:
-        """On which side of the bar it lies."""
+        """The verdict: on which side of the bar the interval is."""
         above, below = self.low > bar, self.high < bar
         if not (above or below):
             return UNDECIDED
@@ -59,7 +59,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a test: a verdict, the figures, and the figures of each environment."""
+    """The result of a test: verdict, figures, and the figures of each environment."""
 
     verdict: str
     evidence: str
@@ -68,7 +68,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class OnAverage:
-    """A number of each trial whose mean lies on one side of a bar."""
+    """The mean of one number per trial is on one side of a bar."""
 
     name: str
     measure: Callable[[Evidence], Mapping[Trial, float]]
@@ -76,7 +76,7 @@ class OnAverage:
     bar: float
 
     def judge(self, evidence: Evidence) -> Outcome:
-        """By all trials together, and each environment by itself."""
+        """Judges all trials together, and each environment separately."""
         try:
             trials = self.measure(evidence)
             interval = Interval.of(list(trials.values()))
@@ -90,7 +90,7 @@ class OnAverage:
         return Outcome(interval.verdict(self.side, self.bar), text, environments)
 
     def alone(self, values: Sequence[float]) -> str:
-        """One environment; below three trials no more than described."""
+        """One environment: judged from three trials on, otherwise only described."""
         if len(values) < FEWEST_ALONE:
             return f"{self.name}: {', '.join(f'{value:.3g}' for value in values)}"
         interval = Interval.of(values)
@@ -99,7 +99,7 @@ class OnAverage:
 
 @dataclass(frozen=True)
 class EachTrial:
-    """A sample of each trial whose own mean lies on one side of a bar, in every single trial."""
+    """The mean of a sample is on one side of a bar, in every trial."""
 
     name: str
     measure: Callable[[Evidence], Mapping[Trial, Sequence[float]]]
@@ -107,7 +107,7 @@ class EachTrial:
     bar: float
 
     def judge(self, evidence: Evidence) -> Outcome:
-        """A trial on the other side is enough to refute it."""
+        """One trial on the other side refutes it."""
         try:
             trials = self.measure(evidence)
             if len(trials) < FEWEST_ALONE:
@@ -122,13 +122,13 @@ class EachTrial:
 
 @dataclass(frozen=True)
 class AnyOf:
-    """At least one of several tests."""
+    """At least one of several tests holds."""
 
     name: str
     tests: Sequence["OnAverage | AllOf"]
 
     def judge(self, evidence: Evidence) -> Outcome:
-        """Refuted where all are."""
+        """Refuted if all tests are."""
         found = [test.judge(evidence) for test in self.tests]
         verdict = OPPOSITE[worst([OPPOSITE[one.verdict] for one in found])]
         return Outcome(verdict, f"{self.name}: {texts(found)}", merged(found))
@@ -136,12 +136,12 @@ class AnyOf:
 
 @dataclass(frozen=True)
 class AllOf:
-    """Every one of several tests."""
+    """Every one of several tests holds."""
 
     tests: Sequence["OnAverage | EachTrial | AnyOf"]
 
     def judge(self, evidence: Evidence) -> Outcome:
-        """Refuted where one is."""
+        """Refuted if one test is."""
         found = [test.judge(evidence) for test in self.tests]
         return Outcome(worst([one.verdict for one in found]), texts(found), merged(found))
 
@@ -150,7 +150,7 @@ OPPOSITE = {HOLDS: FAILS, FAILS: HOLDS, UNDECIDED: UNDECIDED, UNKNOWN: UNKNOWN}
 
 
 def worst(verdicts: Sequence[str]) -> str:
-    """Of a conjunction: one part that fails refutes it, whatever is missing elsewhere."""
+    """The verdict of a conjunction: one part that fails refutes it, even if others are missing."""
     return next(verdict for verdict in (FAILS, UNKNOWN, UNDECIDED, HOLDS) if verdict in verdicts)
 
 

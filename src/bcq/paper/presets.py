@@ -1,4 +1,4 @@
-"""How long and how often: the paper's own scale, and three that fit a machine."""
+"""The scale of the experiments: the paper's, and three that one machine can run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,17 +32,17 @@ class Plan:
     evaluate_every: int = 5_000
     true_value_every: int = 50_000
     life: int | None = (
-        None  # time steps of an agent whose first rows are the batch; as many as rows
+        None  # time steps of the agent, whose first transitions are the batch; None: rows
     )
-    part: int = 0  # jobs of a lower part come first
+    part: int = 0  # jobs of a lower part are run first
 
 
 @dataclass(frozen=True)
 class Preset:
-    """What decides the cost of the paper's experiments."""
+    """The scale of every experiment."""
 
     says: str
-    plans: Mapping[ExperimentName, Sequence[Plan]]  # the theory needs none
+    plans: Mapping[ExperimentName, Sequence[Plan]]  # the theory has none
     evaluate_behaviour_every: int = 5_000
     evaluate_episodes: int = 10
     candidates: int = 0  # agents that the experts are chosen from; 0: the bundled experts
@@ -52,7 +52,7 @@ class Preset:
     members: tuple[int, ...] = (4, 10)
 
     def batch(self, plan: Plan, trial: int) -> Batch:
-        """Trial i learns from behaviour or expert i."""
+        """The batch of a trial: trial i uses agent i or expert i."""
         source: OnlineAgent | Experts | None = None
         if plan.task in ("final-buffer", "concurrent"):
             noise = 0.5 if plan.task == "final-buffer" else 0.1
@@ -95,7 +95,7 @@ class Preset:
     def trainings(
         self, name: ExperimentName, configs: Sequence[AlgorithmConfig]
     ) -> list[tuple[int, Training]]:
-        """Every algorithm on every plan of an experiment, with the part each is of."""
+        """Every algorithm on every plan of an experiment, each with its part."""
         return [
             (plan.part, self.training(config, plan, trial))
             for plan in self.plans.get(name, ())
@@ -110,7 +110,7 @@ def alike(environments: Sequence[str], tasks: Sequence[str], plan: Plan) -> list
 
 
 def smoke() -> Preset:
-    """Every part once."""
+    """Every kind of job once, to test the machinery."""
     plan = Plan(HOPPER, "", rows=400, updates=100, trials=1)
     plan = replace(plan, evaluate_every=100, true_value_every=100)
     four, imitation = alike([HOPPER], RECIPES, plan), replace(plan, task="imitation")
@@ -132,7 +132,7 @@ def smoke() -> Preset:
 
 
 def quick() -> Preset:
-    """What a visitor can afford."""
+    """What fits into an hour and a half."""
     plan = Plan(HOPPER, "", rows=100_000, updates=5_000, trials=2)
     plan = replace(plan, evaluate_every=500, true_value_every=2_500)
     imitation = replace(plan, task="imitation")
@@ -201,7 +201,7 @@ def standard() -> Preset:
 
 
 def paper() -> Preset:
-    """As the supplement says."""
+    """The scale of the supplement."""
     plan = Plan("", "", 1_000_000, 1_000_000, 5)
     four = [
         *alike(MUJOCO, FIGURE_1, plan),

@@ -1,4 +1,4 @@
-"""The paper from one command: run its experiments, draw its figures, judge its claims."""
+"""Reproduces the paper: runs its experiments, draws its figures, judges its claims."""
 
 import json
 import sys
@@ -48,7 +48,7 @@ def reproduce(
     try:
         outcome = run_jobs(left, out / "jobs", LocalProcesses(), screen=sys.stdout)
     except InterruptionError:
-        write_results(experiments, out)  # they may be taken to another machine
+        write_results(experiments, out)  # so that another machine can continue
         raise
     write_results(experiments, out)
     show(out)
@@ -61,9 +61,9 @@ def reproduce(
 
 
 def write_results(experiments: Mapping[ExperimentName, list[Job]], out: Path) -> None:
-    """What was measured so far, here or elsewhere, in small files.
+    """Writes what was measured so far, here or elsewhere, to small files.
 
-    `runs.jsonl` has the preset's own runs: others must not be judged together with them. Records
+    `runs.jsonl` has the runs of the preset: others must not be judged together with them. Records
     of other settings, or from before records had fingerprints, are kept in `other-runs.jsonl`.
     """
     recorded = recorded_in(out)
@@ -74,7 +74,7 @@ def write_results(experiments: Mapping[ExperimentName, list[Job]], out: Path) ->
         write_records(others, out / OTHERS)
         print(f"records that are not judged: {len(others)} of other settings, in {out / OTHERS}")
     else:
-        (out / OTHERS).unlink(missing_ok=True)  # this preset's, again
+        (out / OTHERS).unlink(missing_ok=True)  # all of them belong to this preset again
     write_records(records, out / "runs.jsonl")
     theory = theory_of(experiments["theory"], out / "jobs")
     if theory is not None:
@@ -88,12 +88,12 @@ def recorded_in(out: Path) -> list[Record]:
 
 
 def unrecorded_in(out: Path, jobs: Sequence[Job]) -> list[Job]:
-    """Those of the jobs whose results the folder does not have, and what they need."""
+    """The jobs whose results are not recorded in the folder, and the jobs that they need."""
     return with_needs(unrecorded(jobs, recorded_in(out), theory_in(out)))
 
 
 def theory_in(out: Path) -> Row | None:
-    """What is known of the theory."""
+    """The recorded result of the theory, if there is one."""
     path = out / "theory.json"
     return read_json(path) if path.exists() else None
 
@@ -110,7 +110,7 @@ def read_results(out: Path) -> tuple[list[Record], Row | None]:
 
 
 def show(out: Path) -> None:
-    """Figures, table and claims, from the two small files alone."""
+    """Writes figures, table and claims, from `runs.jsonl` and `theory.json` only."""
     records, theory = read_results(out)
     found = verdicts.judge_all(records, theory)
     write_text(out / "claims.md", verdicts.as_markdown(found))
@@ -128,7 +128,7 @@ def dry_run(
     environments: tuple[str, ...],
     out: Path,
 ) -> None:
-    """Lists the jobs, with what they will cost on this machine."""
+    """Lists the jobs, with their estimated cost on this machine."""
     jobs = with_needs(jobs_of(PRESETS[preset], names, environments))
     workers = LocalProcesses().cores
     stay_on(workers[0])  # as a worker does

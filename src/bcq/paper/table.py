@@ -1,4 +1,4 @@
-"""Final and best returns, kept apart, with interquartile means and bootstrap intervals."""
+"""The table of final and best returns, with interquartile means and bootstrap intervals."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ def interquartile_mean(returns: Sequence[float] | np.ndarray) -> float:
 
 
 def interval(trials: Sequence[np.ndarray], seed: int = 0) -> tuple[float, float]:
-    """95% of the interquartile mean when trials, and episodes within them, are drawn again."""
+    """95% bootstrap interval of the interquartile mean: resamples trials, then episodes."""
     random = np.random.default_rng(seed)
     means = []
     for _ in range(RESAMPLES):
@@ -29,7 +29,7 @@ def interval(trials: Sequence[np.ndarray], seed: int = 0) -> tuple[float, float]
 
 
 def table(records: Sequence[Record]) -> str:
-    """A row an algorithm, task, environment and length, in Markdown."""
+    """One row per algorithm, task, environment and number of updates, in Markdown."""
     groups = defaultdict(list)
     for one in records:
         phi = one.settings.get("max_perturbation", 0.05)

@@ -1,4 +1,4 @@
-"""Every claim judged, and the verdicts as text."""
+"""Judges every claim, and writes the verdicts as text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ CLAIMS: tuple[Claim, ...] = tuple(
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a claim."""
+    """A claim and its result."""
 
     claim: Claim
     outcome: Outcome
 
     @property
     def verdict(self) -> str:
-        """In a word or two."""
+        """One of the four verdicts."""
         return self.outcome.verdict
 
 

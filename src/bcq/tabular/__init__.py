@@ -1,4 +1,4 @@
-"""The paper's theory, executable: finite MDPs, no networks (Section 4.1, supplement A and C)."""
+"""The theory of the paper on finite MDPs, without networks (Section 4.1, supplement A and C)."""
 
 from bcq.tabular.batch import (
     TabularBatch,

@@ -1,4 +1,4 @@
-"""Tabular batches: what they contain, whether they hold together, and the MDP they stand for."""
+"""Tabular batches: their content, their coherence, and the MDP that they define."""
 
 from dataclasses import dataclass, replace
 
@@ -20,7 +20,7 @@ from bcq.tabular.mdp import (
 
 @dataclass(frozen=True, eq=False)
 class TabularBatch:
-    """Tuples (s, a, r, s') logged in an MDP of these sizes; arrays of one length."""
+    """Tuples (s, a, r, s') logged in an MDP; arrays of the same length."""
 
     states: Indices
     actions: Indices
@@ -64,12 +64,12 @@ class TabularBatch:
 
     @property
     def num_states(self) -> int:
-        """|S|."""
+        """|S|, the number of states."""
         return len(self.terminal)
 
     @property
     def counts(self) -> Indices:
-        """N(s, a, s')."""
+        """N(s, a, s'), the number of tuples."""
         counts = np.zeros((self.num_states, self.num_actions, self.num_states), np.int64)
         np.add.at(counts, (self.states, self.actions, self.next_states), 1)
         return counts
@@ -82,7 +82,7 @@ class TabularBatch:
         return pairs
 
     def rows(self, chosen: Flags) -> "TabularBatch":
-        """The batch of these tuples alone."""
+        """The batch of only these tuples."""
         names = ("states", "actions", "rewards", "next_states")
         return replace(self, **{name: getattr(self, name)[chosen] for name in names})
 
@@ -90,7 +90,7 @@ class TabularBatch:
 def batch_of(
     mdp: FiniteMDP, states: Indices, actions: Indices, next_states: Indices
 ) -> TabularBatch:
-    """Tuples of an MDP, with its own rewards."""
+    """Tuples of an MDP, with its rewards."""
     batch = TabularBatch(
         states=states,
         actions=actions,
@@ -125,7 +125,7 @@ def collect(
 
 
 def complete_batch(mdp: FiniteMDP, copies: int) -> TabularBatch:
-    """Every pair, its successors in exact proportion to p_M: `copies` tuples of each pair."""
+    """`copies` tuples of every pair, with successors in exact proportion to p_M."""
     exact = mdp.transitions * copies * ~mdp.terminal[:, None, None]
     counts = np.rint(exact).astype(np.int64)
     if np.abs(counts - exact).max() > 1e-9:
@@ -149,7 +149,7 @@ def is_coherent(batch: TabularBatch) -> bool:
 
 
 def coherent_part(batch: TabularBatch) -> TabularBatch:
-    """The batch without its dead ends, and without what then becomes one."""
+    """The batch without its dead ends, removed repeatedly until there are none."""
     while len(offending := offending_tuples(batch)):
         kept = np.ones(len(batch), bool)
         kept[offending] = False
@@ -160,7 +160,7 @@ def coherent_part(batch: TabularBatch) -> TabularBatch:
 
 
 def require_coherent(batch: TabularBatch) -> None:
-    """Refuses a batch with dead ends, naming them."""
+    """Refuses a batch with dead ends, and names them."""
     offending = offending_tuples(batch)
     if len(offending):
         first = ", ".join(
@@ -175,7 +175,7 @@ def require_coherent(batch: TabularBatch) -> None:
 
 
 def batch_constrained_policy(batch: TabularBatch) -> Doubles:
-    """Some policy that takes a logged action wherever one is (Theorem 2); undefined elsewhere."""
+    """A policy that takes a logged action in each state of the batch (Theorem 2)."""
     require_coherent(batch)
     pairs = batch.pairs
     actions = np.where(pairs.any(axis=1), pairs.argmax(axis=1), -1)
@@ -183,14 +183,14 @@ def batch_constrained_policy(batch: TabularBatch) -> Doubles:
 
 
 def is_batch_constrained(mdp: FiniteMDP, policy: Doubles, batch: TabularBatch) -> bool:
-    """Whether every action it can take, wherever it can get to, is in B (Section 4.1)."""
+    """Whether every action that it can take in a reachable state is in B (Section 4.1)."""
     taken = reachable(mdp, policy)[:, None] & (policy > 0)
     undefined = reachable(mdp, policy) & ~(policy > 0).any(axis=1)
     return not (taken & ~batch.pairs).any() and not undefined.any()
 
 
 def require_initial_q(batch: TabularBatch, initial_q: Doubles) -> None:
-    """Refuses initial values of another shape, or that are not finite."""
+    """Refuses initial values with a wrong shape, or that are not finite."""
     require_finite("initial_q", initial_q, (batch.num_states, batch.num_actions))
 
 

@@ -1,4 +1,4 @@
-"""Extrapolation error in finite MDPs (Section 4.1), and what causes it (Section 3)."""
+"""Extrapolation error in finite MDPs (Section 4.1), and its causes (Section 3)."""
 
 import numpy as np
 from numpy.random import Generator
@@ -8,14 +8,14 @@ from bcq.tabular.mdp import Doubles, FiniteMDP, Indices, evaluate_policy, visita
 
 
 def with_s_init(policy: Doubles) -> Doubles:
-    """The policy on M_B's states; no action is taken in s_init."""
+    """The policy on the states of M_B. It takes no action in s_init."""
     return np.concatenate([policy, np.zeros((1, policy.shape[1]))])
 
 
 def batch_values(
     mdp: FiniteMDP, batch: TabularBatch, policy: Doubles, initial_q: Doubles
 ) -> Doubles:
-    """Q^pi_B, the policy's value in M_B."""
+    """Q^pi_B, the value of the policy in M_B."""
     q = evaluate_policy(batch_mdp(mdp, batch, initial_q), with_s_init(policy))
     return q[: mdp.num_states]
 
@@ -32,8 +32,8 @@ def extrapolation_error_by_recursion(
 ) -> Doubles:
     """The same from its Bellman-like equation (Eq. 8, 16, Remark 1).
 
-    The sum over s' includes s_init, which M never reaches and an unseen pair always does in M_B;
-    without it the equation fails at unseen pairs. A terminal s' has no policy term.
+    The sum over s' includes s_init, which M never reaches and an unseen pair always reaches in M_B.
+    Without it, the equation fails at unseen pairs. A terminal s' has no policy term.
     """
     learned = batch_mdp(mdp, batch, initial_q)
     states, actions = mdp.num_states, mdp.num_actions
@@ -61,7 +61,7 @@ def total_extrapolation_error(mdp: FiniteMDP, policy: Doubles, error: Doubles) -
 
 
 def uniform_counts_batch(mdp: FiniteMDP, count: int, random: Generator) -> TabularBatch:
-    """N(s, a) = count tuples of every pair, their successors drawn from p_M."""
+    """N(s, a) = count: as many tuples of every pair, with successors drawn from p_M."""
     pairs = np.argwhere(np.broadcast_to(~mdp.terminal[:, None], mdp.transitions.shape[:2]))
     states, actions = np.repeat(pairs, count, axis=0).T
     return batch_of(mdp, states, actions, drawn_successors(mdp, states, actions, random))
@@ -94,7 +94,7 @@ def error_of_absent_data(
 def error_of_model_bias(
     mdp: FiniteMDP, policy: Doubles, counts: Indices, random: Generator, *, repeats: int = 20
 ) -> Doubles:
-    """Model bias (Eq. 4): the total error against N(s, a), every pair seen equally often."""
+    """Model bias (Eq. 4): the total error as a function of N(s, a), the same for every pair."""
     nothing = np.zeros((mdp.num_states, mdp.num_actions))
     errors = np.zeros((len(counts), repeats))
     for i, count in enumerate(counts):
@@ -108,11 +108,11 @@ def error_of_model_bias(
 def error_of_training_mismatch(
     mdp: FiniteMDP, policy: Doubles, behaviour: Doubles, features: Doubles, shares: Doubles
 ) -> Doubles:
-    """Training mismatch (Eq. 5): nothing absent, nothing biased, but a model that cannot fit all.
+    """Training mismatch (Eq. 5): complete, unbiased data, but a model that cannot fit all of it.
 
     The true Q^pi is fitted by least squares on features (states, actions, size), each pair weighted
-    by how often the data has it: a share of the data is the policy's own, the rest the behaviour's.
-    The error is the policy's.
+    by its frequency in the data. A share of the data comes from the policy, the rest from the
+    behaviour. The error is that of the policy.
     """
     target = evaluate_policy(mdp, policy)
     own, other = (visitation(mdp, pi)[:, None] * pi for pi in (policy, behaviour))

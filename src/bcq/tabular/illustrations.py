@@ -1,4 +1,4 @@
-"""Extrapolation error made visible: Figure 6, a grid world, Section 3's causes one at a time."""
+"""Illustrations of extrapolation error: Figure 6, a grid world, the causes of Section 3."""
 
 from dataclasses import dataclass
 
@@ -35,13 +35,13 @@ WIDTH, HEIGHT = 7, 5
 WALLS = ((2, 1), (2, 2), (2, 3), (4, 0), (4, 1), (4, 3))
 COUNTS = np.array([1, 2, 5, 10, 20, 50, 100, 200, 500, 1000])
 SHARES = np.linspace(0, 1, 11)
-KERNEL_EXACT, BCQL_EXACT = 1e-9, 1e-3  # the latter is sampled
+KERNEL_EXACT, BCQL_EXACT = 1e-9, 1e-3  # BCQL is sampled
 DISCOUNTS = (0.3, 0.6, 0.9)
 
 
 @dataclass(frozen=True, eq=False)
 class Counterexample:
-    """Figure 6: two states, two actions, and the optimal policy's own two tuples as the batch."""
+    """Figure 6: two states, two actions, and the two tuples of the optimal policy as batch."""
 
     discount: float
     kernel_q: Doubles
@@ -56,27 +56,27 @@ class Counterexample:
 
     @property
     def kernel_values_off_by(self) -> float:
-        """From the limit of Eq. 21: each action's one logged value, at both states."""
+        """The distance from the limit of Eq. 21: each action's logged value, in both states."""
         return float(np.abs(self.kernel_q - self.true_values[::-1]).max())
 
     @property
     def bcql_values_off_by(self) -> float:
-        """From the truth at the two logged pairs."""
+        """The distance from the true values of the two logged pairs."""
         return float(np.abs(self.bcql_q[[0, 1], [1, 0]] - self.true_values).max())
 
     @property
     def kernel_fails(self) -> bool:
-        """In s1 it takes a1, which was never seen there and earns nothing for ever."""
+        """In s1 it takes a1, which was never seen there, and earns nothing from then on."""
         return self.kernel_actions.tolist() == [1, 1]
 
     @property
     def bcql_is_optimal(self) -> bool:
-        """It goes to and fro."""
+        """It alternates between the two states."""
         return self.bcql_actions.tolist() == [1, 0]
 
     @property
     def stands(self) -> bool:
-        """Policies and values are supplement C's; BCQL is sampled: 2e-4 at gamma = 0.9."""
+        """Policies and values agree with supplement C; BCQL is sampled (2e-4 at gamma = 0.9)."""
         return (
             self.kernel_fails
             and self.bcql_is_optimal
@@ -86,12 +86,12 @@ class Counterexample:
 
 
 def counterexample(discount: float) -> Counterexample:
-    """What kernel-based RL and sampled BCQL make of it."""
+    """What kernel-based RL and sampled BCQL learn from it."""
     mdp = toy_mdp(discount)
     batch = batch_of(mdp, np.array([0, 1]), np.array([1, 0]), np.array([1, 0]))
     both = np.array([[0.0], [1.0]])
     kernel = KernelBasedRL(embed(batch), 2, discount, bandwidth=1.0)
-    initial_q = np.full((2, 2), 10.0)  # above every true value: to believe in it shows
+    initial_q = np.full((2, 2), 10.0)  # above every true value, so that unseen actions look best
     values = bcql(batch, initial_q, discount=discount, updates=200_000)
     return Counterexample(
         discount, kernel.q(both), kernel.act(both), values, greedy_in_batch(values, batch)
@@ -104,22 +104,22 @@ class Grid:
 
     mdp: FiniteMDP
     batch: TabularBatch
-    free: Flags  # states that are no walls
-    q: dict[str, Doubles]  # truth, Q-learning, BCQL: what each believes
+    free: Flags  # states that are not walls
+    q: dict[str, Doubles]  # the values of truth, Q-learning and BCQL
     policies: dict[str, Doubles]
-    worth: dict[str, Doubles]  # what each policy truly earns from each state
+    worth: dict[str, Doubles]  # the true value of each policy in each state
 
     def believed(self, name: str) -> Doubles:
-        """V(s) as the learner sees it."""
+        """V(s) according to the learner."""
         return (self.q[name] * self.policies[name]).sum(axis=1)
 
     def defined(self, name: str) -> Flags:
-        """Where the learner has a policy, or needs none."""
+        """The states in which the learner has a policy, or does not need one."""
         return self.policies[name].any(axis=1) | self.mdp.terminal
 
 
 def learn_grid(seed: int) -> Grid:
-    """Three episodes of a wandering policy, and the exact result of learning from them."""
+    """Three episodes of a random policy, and the exact result of learning from them."""
     mdp = grid_world(WIDTH, HEIGHT, walls=WALLS)
     wander = np.tile([0.35, 0.35, 0.15, 0.15], (mdp.num_states, 1))
     batch = collect(mdp, wander, np.random.default_rng(seed), episodes=3, time_limit=10_000)
@@ -143,7 +143,7 @@ def learn_grid(seed: int) -> Grid:
 
 
 def measure_causes(seed: int) -> dict[str, tuple[Doubles, Doubles]]:
-    """Section 3's three causes, each alone."""
+    """The three causes of Section 3, each separately."""
     random = np.random.default_rng(seed)
     mdp = random_mdp(random, num_states=8, num_actions=3, deterministic=False)
     policy, behaviour = random.dirichlet(np.full(3, 0.3), (2, 8))

@@ -68,7 +68,7 @@ def embed(batch: TabularBatch, positions: Doubles | None = None) -> KernelBatch:
 
 @dataclass(frozen=True, eq=False)
 class KernelBasedRL:
-    """Q(s, a) as an average over the batch's transitions by action a, near s (Eq. 19-20)."""
+    """Q(s, a) as an average over the logged transitions of action a near s (Eq. 19-20)."""
 
     batch: KernelBatch
     num_actions: int
@@ -88,7 +88,7 @@ class KernelBasedRL:
 
     def weights(self, states: Doubles, action: int) -> Doubles:
         """Kappa^a_tau(s, s_B) of each state and tuple (Eq. 20); a tuple of another action has 0."""
-        with np.errstate(over="ignore"):  # at a tiny bandwidth others are infinitely far
+        with np.errstate(over="ignore"):  # with a tiny bandwidth, others are infinitely far away
             distances = np.linalg.norm(states[:, None] - self.batch.states[None], axis=2)
             similarity = self.kernel(distances / self.bandwidth) * (self.batch.actions == action)
         mass = similarity.sum(axis=1, keepdims=True)
@@ -123,13 +123,13 @@ class KernelBasedRL:
             q = averages @ (batch.rewards + self.discount * values)  # (actions, tuples)
             best = np.where(logged.T, q, -np.inf).max(axis=0)
             best = np.where(batch.terminated, 0.0, best)
-            rounding = np.spacing(np.abs(best).max())  # below which nothing changes any more
+            rounding = np.spacing(np.abs(best).max())  # smaller changes are rounding errors
             if np.abs(best - values).max() <= max(tolerance * (1 - self.discount), rounding):
                 return best
             values = best
 
     def q(self, states: Doubles) -> Doubles:
-        """Q(s, a) for all actions, logged at s or not: here it extrapolates. (states, actions)."""
+        """Q(s, a) for all actions, also those not logged at s: extrapolation. (states, actions)."""
         returns = self.batch.rewards + self.discount * self.learn()
         return np.stack(
             [self.weights(states, a) @ returns for a in range(self.num_actions)], axis=1

@@ -15,7 +15,7 @@ Indices = NDArray[np.int64]
 
 
 def require_finite(name: str, values: NDArray[Any], shape: tuple[int, ...]) -> None:
-    """Refuses an array of another shape, or with numbers that are not finite."""
+    """Refuses an array with a wrong shape, or with numbers that are not finite."""
     if values.shape != shape:
         raise InputError(f"{name}: has shape {values.shape}, not {shape}")
     if not np.isfinite(values).all():
@@ -24,9 +24,9 @@ def require_finite(name: str, values: NDArray[Any], shape: tuple[int, ...]) -> N
 
 @dataclass(frozen=True, eq=False)
 class FiniteMDP:
-    """(S, A, p_M, r, gamma), with where episodes start and which states end them.
+    """(S, A, p_M, r, gamma), with the start distribution and the terminal states.
 
-    Nothing happens after a terminal state: its value is 0 and its rows are ignored.
+    A terminal state has the value 0; its rows are ignored.
     """
 
     transitions: Doubles  # p(s'|s, a): (states, actions, states)
@@ -58,12 +58,12 @@ class FiniteMDP:
 
     @property
     def num_states(self) -> int:
-        """|S|."""
+        """|S|, the number of states."""
         return self.transitions.shape[0]
 
     @property
     def num_actions(self) -> int:
-        """|A|."""
+        """|A|, the number of actions."""
         return self.transitions.shape[1]
 
     @property
@@ -84,12 +84,12 @@ class FiniteMDP:
 
 
 def deterministic_policy(actions: Indices, num_actions: int) -> Doubles:
-    """Pi(a|s) of one action a state; -1, an undefined action, gives a row of zeros."""
+    """Pi(a|s) with one action per state; -1 (undefined) gives a row of zeros."""
     return (actions[:, None] == np.arange(num_actions)).astype(float)
 
 
 def require_policy(mdp: FiniteMDP, policy: Doubles) -> None:
-    """Refuses what is no pi(a|s); a row of zeros is an undefined action."""
+    """Refuses an array that is not a policy pi(a|s); a row of zeros is an undefined action."""
     shape = (mdp.num_states, mdp.num_actions)
     if policy.shape != shape:
         raise InputError(f"policy: has shape {policy.shape}, not {shape}")
@@ -102,7 +102,7 @@ def require_policy(mdp: FiniteMDP, policy: Doubles) -> None:
 def evaluate_policy(mdp: FiniteMDP, policy: Doubles) -> Doubles:
     """Q^pi, the fixed point of the Bellman operator (Eq. 1), by a linear solve.
 
-    Where the policy is undefined, nothing more is earned.
+    Where the policy is undefined, there are no further rewards.
     """
     require_policy(mdp, policy)
     weights = np.where(mdp.terminal[:, None], 0.0, policy)
@@ -125,7 +125,7 @@ def value_iteration(
         q = mdp.backup(values)
         best = np.where(allowed, q, -np.inf).max(axis=1)
         best = np.where(np.isfinite(best), best, 0.0)
-        rounding = np.spacing(np.abs(best).max())  # below which nothing changes any more
+        rounding = np.spacing(np.abs(best).max())  # smaller changes are rounding errors
         change = np.abs(best - values).max() * mdp.discount
         if change <= max(tolerance * (1 - mdp.discount), rounding):
             return mdp.backup(best)
@@ -133,7 +133,7 @@ def value_iteration(
 
 
 def greedy(q: Doubles, allowed: Flags | None = None) -> Indices:
-    """The best allowed action of each state, -1 where none is."""
+    """The best allowed action of each state, -1 if there is none."""
     allowed = np.ones(q.shape, bool) if allowed is None else allowed
     return np.where(allowed.any(axis=1), np.where(allowed, q, -np.inf).argmax(axis=1), -1)
 
@@ -148,7 +148,7 @@ def visitation(mdp: FiniteMDP, policy: Doubles) -> Doubles:
 
 
 def reachable(mdp: FiniteMDP, policy: Doubles) -> Flags:
-    """Where mu_pi(s) > 0, told without rounding."""
+    """Where mu_pi(s) > 0, computed without rounding."""
     require_policy(mdp, policy)
     weights = np.where(mdp.terminal[:, None], 0.0, policy)
     leads = np.einsum("sa,sat->st", weights > 0, mdp.transitions > 0) & (mdp.discount > 0)
@@ -169,7 +169,7 @@ def random_mdp(
     deterministic: bool = True,
     denominator: int = 10,
 ) -> FiniteMDP:
-    """A made-up MDP; its last state is terminal, and an episode starts in any other.
+    """A random MDP. Its last state is terminal; an episode starts in any other state.
 
     A stochastic one has probabilities that are multiples of 1/denominator, so that a finite batch
     can match them exactly.

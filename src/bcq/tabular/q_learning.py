@@ -1,4 +1,4 @@
-"""Q-learning and batch-constrained Q-learning on a batch: sampled, and where they converge to."""
+"""Q-learning and batch-constrained Q-learning on a batch: sampled, and their fixed points."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from bcq.tabular.mdp import Doubles, FiniteMDP, Indices, greedy, value_iteration
 def q_learning(
     batch: TabularBatch, initial_q: Doubles, *, discount: float, updates: int, seed: int = 0
 ) -> Doubles:
-    """Eq. 6 with the greedy policy: backs up every action, seen in the batch or not."""
+    """Eq. 6 with the greedy policy: backs up every action, also those not in the batch."""
     require_initial_q(batch, initial_q)
     return sampled_updates(batch, initial_q, discount=discount, updates=updates, seed=seed)
 
@@ -21,7 +21,7 @@ def bcql(
     """Eq. 10 and 15: backs up only actions that the batch has at s'."""
     require_coherent(batch)
     require_initial_q(batch, initial_q)
-    visible = np.where(batch.pairs, initial_q, -np.inf)  # a maximum passes over the others
+    visible = np.where(batch.pairs, initial_q, -np.inf)  # a maximum ignores the others
     q = sampled_updates(batch, visible, discount=discount, updates=updates, seed=seed)
     return np.where(batch.pairs, q, initial_q)
 
@@ -35,10 +35,10 @@ def sampled_updates(
     seed: int,
     omega: float = 0.7,
 ) -> Doubles:
-    """Temporal-difference updates on tuples drawn uniformly, in plain Python: lists are fastest.
+    """Temporal-difference updates on uniformly drawn tuples, with Python lists, which are fastest.
 
-    The step size of a pair's n-th update is n^-omega: Robbins-Monro for omega above 0.5, and
-    far quicker than 1/n, whose first, wrong targets are forgotten only as a power of 1 - gamma.
+    The step size of the n-th update of a pair is n^-omega, which satisfies Robbins-Monro for omega
+    above 0.5. It converges much faster than 1/n, which forgets its first, wrong targets slowly.
     """
     if not 0 <= discount < 1:
         raise InputError(f"discount: {discount} is not in [0, 1)")
@@ -60,13 +60,13 @@ def sampled_updates(
 
 
 def q_learning_fixed_point(mdp: FiniteMDP, batch: TabularBatch, initial_q: Doubles) -> Doubles:
-    """Where Q-learning on the batch converges to: the optimum of M_B (Theorem 1)."""
+    """The limit of Q-learning on the batch: the optimum of M_B (Theorem 1)."""
     q = value_iteration(batch_mdp(mdp, batch, initial_q))[: mdp.num_states]
     return np.where(mdp.terminal[:, None], initial_q, q)
 
 
 def bcql_fixed_point(mdp: FiniteMDP, batch: TabularBatch, initial_q: Doubles) -> Doubles:
-    """Where BCQL converges to: the best of the batch's own actions in M_B (Theorem 4)."""
+    """The limit of BCQL: the optimum of M_B over logged actions (Theorem 4)."""
     require_coherent(batch)
     nothing = np.zeros((1, batch.num_actions), bool)  # at s_init
     allowed = np.concatenate([batch.pairs, nothing])

@@ -1,4 +1,4 @@
-"""Each statement of Section 4.1, checked on a random MDP: how far it is from holding exactly."""
+"""The statements of Section 4.1, each checked on random MDPs: by how much it is violated."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ from bcq.tabular.q_learning import bcql, greedy_in_batch, q_learning, q_learning
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement of the paper, and the largest violation of it on a random MDP."""
+    """A statement of the paper, and a function that measures its violation on a random MDP."""
 
     name: str
     says: str
@@ -45,13 +45,13 @@ class Statement:
     tolerance: float = 1e-9
 
     def violations(self, seed: int) -> Iterator[float]:
-        """How far it is from holding, case by case."""
+        """The violation in each case."""
         for case in range(self.cases):
             yield self.violation(np.random.default_rng([seed, case]))
 
 
 def largest(*differences: Doubles | float) -> float:
-    """The largest absolute value of all; NaN if there is one, which `max` may pass over."""
+    """The largest absolute value; NaN if there is one (`max` can ignore it)."""
     return float(np.max([np.abs(one).max() for one in differences]))
 
 
@@ -72,13 +72,13 @@ def coherent_batch(random: Generator, mdp: FiniteMDP) -> TabularBatch:
 
 
 def started_anywhere(random: Generator, mdp: FiniteMDP, among: Flags | None = None) -> FiniteMDP:
-    """The same MDP from one state, so that what a policy reaches is not everything."""
+    """The same MDP with one start state, so that a policy does not reach every state."""
     states = np.flatnonzero(~mdp.terminal if among is None else among)
     return replace(mdp, start=np.eye(mdp.num_states)[random.choice(states)])
 
 
 def random_q(random: Generator, mdp: FiniteMDP) -> Doubles:
-    """Initial values of no particular meaning."""
+    """Arbitrary initial values."""
     return random.normal(size=(mdp.num_states, mdp.num_actions))
 
 
@@ -92,7 +92,7 @@ def error_with(mdp: FiniteMDP, batch: TabularBatch, policy: Doubles, rewards: Do
 
 
 def remark_1(random: Generator) -> float:
-    """Eq. 8 gives the error of Eq. 7, at every pair; what it is off from is learned with B."""
+    """Eq. 8 gives the error of Eq. 7 at every pair, compared with values learned from B."""
     mdp = random_mdp(random, deterministic=bool(random.integers(2)))
     policy, initial_q = random_policy(random, mdp), random_q(random, mdp)
     batch = collect(mdp, random_policy(random, mdp), random, episodes=3, time_limit=8)
@@ -105,7 +105,7 @@ def remark_1(random: Generator) -> float:
 
 
 def moved_by_the_batch(mdp: FiniteMDP, batch: TabularBatch, policy: Doubles, q: Doubles) -> Doubles:
-    """The sum of Eq. 6's updates over all tuples: 0 for what a policy's value converges to."""
+    """The sum of the updates of Eq. 6 over all tuples: 0 at the limit of a policy's value."""
     values = np.where(mdp.terminal, 0.0, (policy * q).sum(axis=1))
     targets = batch.rewards + mdp.discount * values[batch.next_states]
     moved = np.zeros(q.shape)
@@ -115,13 +115,13 @@ def moved_by_the_batch(mdp: FiniteMDP, batch: TabularBatch, policy: Doubles, q: 
 
 
 def sampled_mdp(random: Generator) -> FiniteMDP:
-    """Deterministic, or stochastic and such that sampled updates end within 1e-2 of their limit.
+    """Deterministic, or stochastic such that sampled updates end within 1e-2 of their limit.
 
-    A deterministic MDP leaves the updates no noise. In a stochastic one a pair's last value has a
-    standard deviation of about sqrt(alpha / (2 - 2 gamma)) times that of its targets. Rewards that
-    depend on the pair alone leave the latter gamma (max V - min V) / 2 at most: with rewards and
-    Q0 in [0, 1] and gamma = 0.2 it is 0.125, and after 40,000 updates alpha is 6e-4. Together
-    that is 0.0025 at the very worst, a quarter of what is allowed.
+    In a deterministic MDP the updates have no noise. In a stochastic MDP the last value of a pair
+    has a standard deviation of about sqrt(alpha / (2 - 2 gamma)) times that of its targets. If
+    rewards depend only on the pair, the latter is at most gamma (max V - min V) / 2: with rewards
+    and Q0 in [0, 1] and gamma = 0.2 this is 0.125, and after 40,000 updates alpha is 6e-4. The
+    product is at most 0.0025, a quarter of the tolerance.
     """
     if random.integers(2):
         return random_mdp(random, num_states=4, num_actions=2, discount=0.7)
@@ -130,18 +130,18 @@ def sampled_mdp(random: Generator) -> FiniteMDP:
 
 
 def theorem_1(random: Generator) -> float:
-    """Sampled Q-learning on a batch goes to the optimum of M_B, whose p_B is seldom p_M."""
+    """Sampled Q-learning on a batch converges to the optimum of M_B; usually p_B is not p_M."""
     mdp = sampled_mdp(random)
     batch = collect(mdp, random_policy(random, mdp), random, episodes=3, time_limit=10)
     initial_q = random.random((mdp.num_states, mdp.num_actions))
-    # Noise needs two tuples of a pair, which is then drawn 40,000 times or more.
+    # Only pairs with two or more tuples have noise; they are drawn at least 40,000 times.
     updates, seed = 20_000 * len(batch), int(random.integers(2**31))
     sampled = q_learning(batch, initial_q, discount=mdp.discount, updates=updates, seed=seed)
     return largest(sampled - q_learning_fixed_point(mdp, batch, initial_q))
 
 
 def lemma_1(random: Generator) -> float:
-    """No error where p_B = p_M at all that the policy reaches; some error where it is not."""
+    """No error if p_B = p_M at all pairs that the policy reaches; some error otherwise."""
     mdp = started_anywhere(random, random_mdp(random, deterministic=False, denominator=2))
     policy = deterministic_policy(random.integers(mdp.num_actions, size=mdp.num_states), 3)
     relevant = reachable(mdp, policy)[:, None] & (policy > 0)
@@ -164,7 +164,7 @@ def lemma_1(random: Generator) -> float:
 def missed_by_all_rewards(
     mdp: FiniteMDP, batch: TabularBatch, policy: Doubles, state: int, action: int
 ) -> float:
-    """1 if none of the rewards 1[(s, a, s')] shows an error, else 0; a single one may cancel."""
+    """1 if no reward 1[(s, a, s')] shows an error, else 0. One reward alone can cancel out."""
     for following in range(mdp.num_states):
         rewards = np.zeros(mdp.rewards.shape)
         rewards[state, action, following] = 1
@@ -174,7 +174,7 @@ def missed_by_all_rewards(
 
 
 def theorem_2(random: Generator) -> float:
-    """In a deterministic MDP: no error for all rewards exactly if batch-constrained."""
+    """In a deterministic MDP: no error for all rewards if and only if batch-constrained."""
     mdp = random_mdp(random)
     batch = coherent_batch(random, mdp)
     mdp = started_anywhere(random, mdp, np.any(batch.pairs, axis=1))
@@ -192,28 +192,28 @@ def theorem_2(random: Generator) -> float:
 
 
 def best_value(mdp: FiniteMDP, allowed: Flags) -> Doubles:
-    """What the best map from states to allowed actions truly earns, found by trying all maps."""
+    """The true value of the best map from states to allowed actions, found by trying all maps."""
     choices = [np.flatnonzero(row) if row.any() else [-1] for row in allowed]
     maps = (deterministic_policy(np.array(one), mdp.num_actions) for one in product(*choices))
     return np.max([evaluate_policy(mdp, policy) for policy in maps], axis=0)
 
 
 def theorem_3(random: Generator) -> float:
-    """With every pair in the batch, in the right proportions, sampled BCQL goes to Q*."""
+    """If the batch has every pair in the right proportions, sampled BCQL converges to Q*."""
     mdp = sampled_mdp(random)
     batch = complete_batch(mdp, 10)
     initial_q, seed = random_q(random, mdp), int(random.integers(2**31))
-    updates = 4_000 * len(batch)  # 40,000 a pair
+    updates = 4_000 * len(batch)  # 40,000 per pair
     q = bcql(batch, initial_q, discount=mdp.discount, updates=updates, seed=seed)
     going_on = np.broadcast_to(~mdp.terminal[:, None], q.shape)
     return largest((q - best_value(mdp, going_on))[going_on])
 
 
 def theorem_4(random: Generator) -> float:
-    """In a deterministic MDP sampled BCQL finds the best map from states to logged actions."""
+    """In a deterministic MDP, sampled BCQL finds the best map from states to logged actions."""
     mdp = random_mdp(random, num_states=5, discount=0.3)
     batch = coherent_batch(random, mdp)
-    # Without noise the distance shrinks as exp(-(1 - gamma) n^0.3 / 0.3): by 6e-12 at n = 3,000.
+    # Without noise the distance shrinks by exp(-(1 - gamma) n^0.3 / 0.3), 6e-12 at n = 3,000.
     updates = 3_000 * len(batch)
     q = bcql(batch, random_q(random, mdp), discount=mdp.discount, updates=updates)
     learned = deterministic_policy(greedy_in_batch(q, batch), mdp.num_actions)
@@ -222,7 +222,7 @@ def theorem_4(random: Generator) -> float:
 
 
 def against_the_behaviour(random: Generator) -> float:
-    """Sampled BCQL's policy truly earns at least what the logged trajectory did to its end."""
+    """The policy of sampled BCQL earns at least as much as the logged trajectory."""
     while True:
         mdp = random_mdp(random, discount=0.5)
         trajectory = collect(mdp, random_policy(random, mdp), random, episodes=1, time_limit=40)

@@ -27,7 +27,7 @@ from bcq.tabular.theorems import STATEMENTS, largest
 
 
 def walk(directory: Path, *, seed: int) -> bool:
-    """Prints the theory with numbers, draws it, and tells whether every statement held."""
+    """Prints the theory with numbers, draws it, and returns whether every statement held."""
     require_seed(seed)
     make_directory(directory)
     held = kernel_counterexample()
@@ -50,7 +50,7 @@ def walk(directory: Path, *, seed: int) -> bool:
 
 
 def kernel_counterexample() -> bool:
-    """Figure 6: KBRL fails on optimal behaviour, BCQL does not; tells whether both was seen."""
+    """Figure 6: KBRL fails on optimal data, BCQL does not. Returns whether this was the case."""
     results = [counterexample(discount) for discount in DISCOUNTS]
     result, stands = results[-1], all(one.stands for one in results)
     q, actions, chosen = result.kernel_q, result.kernel_actions, result.bcql_actions
@@ -72,7 +72,7 @@ def kernel_counterexample() -> bool:
 
 
 def describe_grid(grid: Grid) -> None:
-    """The start state's value: believed, and truly earned."""
+    """The value of the start state: estimated, and true."""
     seen = int(grid.batch.pairs.sum())
     pairs = 4 * (int(grid.free.sum()) - 1)
     print(
@@ -90,7 +90,7 @@ def describe_grid(grid: Grid) -> None:
 
 
 def describe_causes(causes: dict[str, tuple[Doubles, Doubles]]) -> None:
-    """One line a cause, from its worst case to its best."""
+    """One line per cause, from its worst case to its best."""
     words = {
         "absent data": ("of the pairs in the batch", "{:.0%}"),
         "model bias": ("tuples per pair (Eq. 4)", "{:.0f}"),
@@ -104,7 +104,7 @@ def describe_causes(causes: dict[str, tuple[Doubles, Doubles]]) -> None:
 
 
 def check_statements(seed: int) -> bool:
-    """The table, statement by statement."""
+    """The table of statements. Returns whether all hold."""
     print("\nStatements, checked on random MDPs")
     rows, held = [], True
     total = sum(statement.cases for statement in STATEMENTS)
@@ -129,7 +129,7 @@ ARROWS = np.array([(1, 0), (0, 1), (-1, 0), (0, -1)])
 
 
 def panel(axes: Axes, grid: Grid, name: str, title: str, values: Doubles, **colours: Any) -> Any:
-    """The grid in colours: walls dark, a question mark where the batch knows no action."""
+    """The grid in colours: dark walls, and a question mark where the batch has no action."""
     axes.set_title(title, fontsize=10)
     axes.set_facecolor("white")
     axes.set(xticks=[], yticks=[])
@@ -145,7 +145,7 @@ def panel(axes: Axes, grid: Grid, name: str, title: str, values: Doubles, **colo
 
 
 def draw_values(grid: Grid) -> Figure:
-    """Values with the policy's arrows: truth, Q-learning on the batch, BCQL."""
+    """Values, with arrows for the policy: truth, Q-learning on the batch, BCQL."""
     figure = Figure(figsize=(10, 2.9), dpi=150, layout="constrained")
     panels = figure.subplots(1, 3)
     titles = {
@@ -170,7 +170,7 @@ def draw_values(grid: Grid) -> Figure:
 
 
 def draw_error(grid: Grid) -> Figure:
-    """How far each learner's belief is from what its policy earns, state by state."""
+    """The true value of each learner's policy minus its estimate, in each state."""
     figure = Figure(figsize=(7.2, 2.9), dpi=150, layout="constrained")
     panels = figure.subplots(1, 2)
     for axes, name in zip(panels, ("Q-learning", "BCQL"), strict=True):
@@ -186,7 +186,7 @@ def draw_error(grid: Grid) -> Figure:
 
 
 def draw_causes(causes: dict[str, tuple[Doubles, Doubles]]) -> Figure:
-    """The error against each cause's amount."""
+    """The error as a function of the amount of each cause."""
     figure = Figure(figsize=(10, 2.9), dpi=150, layout="constrained")
     labels = {
         "absent data": "share of pairs in the batch",

@@ -115,10 +115,11 @@ def unequal_scales(batch: StoredBatch) -> Iterator[Finding]:
             "unequal-scales",
             "observations",
             f"column {large} varies by {spread[large]:.2g}, column {small} by {spread[small]:.2g}",
-            "rescale the columns to similar units, in the log and in the input of the policy",
-            "observations are not rescaled: the networks barely see the small column",
+            "train with scaling, which is the default for your own logs",
+            "without scaling, the networks barely see the small column",
             batch.rows,
-            "warning",
+            "note",
+            option="scaling",
         )
 
 
@@ -145,11 +146,11 @@ def far_from_zero(batch: StoredBatch) -> Iterator[Finding]:
             "observations",
             f"values far from zero in {columns_in_words(far)}: {mean[far[0]]:.3g} ± "
             f"{spread[far[0]]:.2g}",
-            "store the difference from a typical value: degrees above 20, not degrees",
-            "observations are not rescaled: the large constant part hides the changes, and can "
-            "prevent learning",
+            "train with scaling, which is the default for your own logs",
+            "without scaling, the large constant part hides the changes, and can prevent learning",
             batch.rows,
-            "warning",
+            "note",
+            option="scaling",
         )
 
 
