@@ -1,5 +1,6 @@
 """What several test files share."""
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,18 @@ ROWS = 40
 
 settings.register_profile("bcq", deadline=None)  # a busy machine is no failure
 settings.load_profile("bcq")
+
+QUICK = "jax_disable_most_optimizations"
+os.environ[QUICK.upper()] = "1"  # a process that a test starts gives the same bits as the test
+
+
+def compile_quickly(quickly: bool) -> None:
+    """Without optimisations, compiling takes half the time; small programs run as fast."""
+    jax.config.update(QUICK, quickly)  # type: ignore[no-untyped-call]
+    jax.clear_caches()  # type: ignore[no-untyped-call] # does not ask how a program was compiled
+
+
+compile_quickly(True)
 
 
 @pytest.fixture
@@ -63,9 +76,10 @@ def own_compilation_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture(scope="module")
-def compiled_quickly() -> Iterator[None]:
-    """Compiles in half the time, for tests that wait for that more than for anything else."""
-    jax.config.update("jax_disable_most_optimizations", True)  # type: ignore[no-untyped-call]
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)  # type: ignore[no-untyped-call]
-    jax.clear_caches()  # type: ignore[no-untyped-call] # other tests compare bits with a process of its own
+def compiled_as_for_users() -> Iterator[None]:
+    """With every optimisation, for tests of equal bytes: optimised code could round differently."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(QUICK.upper())
+        compile_quickly(False)
+        yield
+    compile_quickly(True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from functools import cache
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -17,6 +16,7 @@ import oracle
 import oracle_baselines as baselines
 from bcq.algorithms.learning import Minibatch, ValueFunction
 from bcq.algorithms.networks import MLP, Actor, LateActionCritic
+from made_up import made_up, precision
 
 ROWS, OBSERVATION, ACTION = 12, 4, 3
 LATENT, BINS, MEMBERS = 2 * ACTION, 5, 3
@@ -47,31 +47,8 @@ def double_precision() -> Any:
 # Learners and batches, and what the oracle calls them
 
 
-@cache
-def shapes_of(config: Any, _dtype: Any) -> Any:
-    """A learner without its numbers."""
-    return jax.eval_shape(lambda: config.create(OBSERVATION, ACTION, jax.random.key(0)))
-
-
 def make_learner(config: Any, seed: int = 0, scale: float = 3.0) -> Any:
-    """A learner at its first update, every network with weights of its own, three times as large.
-
-    No network is another's copy then, and every clip and tanh has something to do. The numbers
-    are NumPy's: what is not compiled with an update would be compiled operation by operation.
-    """
-    random = np.random.default_rng(seed)
-
-    def fill(path: Any, leaf: Any) -> np.ndarray:
-        if "moments" in jax.tree_util.keystr(path):
-            return np.zeros(leaf.shape, leaf.dtype)
-        limit = scale * leaf.shape[0] ** -0.5
-        return random.uniform(-limit, limit, leaf.shape).astype(leaf.dtype)
-
-    return jax.tree_util.tree_map_with_path(fill, shapes_of(config, precision()))
-
-
-def precision() -> Any:
-    return jax.dtypes.canonicalize_dtype(float)
+    return made_up(config, OBSERVATION, ACTION, seed=seed, scale=scale)
 
 
 def make_batch(seed: int = 0) -> Minibatch:
@@ -179,15 +156,10 @@ def settings_of(config: Any) -> State:
     return {**asdict(config), "epsilon": 1e-8}
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiled without the optimizations, which take twice as long as they save here."""
-    return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})
-
-
-update = compiled(lambda learner, batch, key: learner.update(batch, key))
-act = compiled(lambda learner, observations, keys: learner.act(observations, keys))
-value = compiled(lambda learner, observations, actions: learner.value(observations, actions))
-target_of = compiled(lambda learner, batch: learner.bellman_target(batch))
+update = jax.jit(lambda learner, batch, key: learner.update(batch, key))
+act = jax.jit(lambda learner, observations, keys: learner.act(observations, keys))
+value = jax.jit(lambda learner, observations, actions: learner.value(observations, actions))
+target_of = jax.jit(lambda learner, batch: learner.bellman_target(batch))
 
 
 def target(learner: Any, batch: Minibatch) -> np.ndarray:
@@ -562,7 +534,7 @@ def test_vae_bc_learns_the_vae_of_bcq(monkeypatch: pytest.MonkeyPatch) -> None:
     draws = {noise.shape: noise, (ROWS, LATENT): noise[:, 0]}
     monkeypatch.setattr(jax.random, "normal", lambda key, shape: draws[shape])
 
-    @compiled
+    @jax.jit
     def learn(learner: Any) -> Any:  # compiled without what the VAE does not need
         updated, metrics = learner.update(batch, key)
         return updated.vae, {name: metrics[name] for name in ("vae_loss", "reconstruction", "kl")}

@@ -1,5 +1,6 @@
 """BCQ against the oracle written from the paper, and against the mistakes other ports have made."""
 
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -14,6 +15,7 @@ from bcq.algorithms.bcq import BCQ, BCQConfig, propose
 from bcq.algorithms.learning import Minibatch
 from bcq.algorithms.networks import MLP
 from bcq.system.errors import InputError
+from made_up import made_up
 
 ROWS, OBSERVATION, ACTION = 7, 5, 3
 LATENT = 2 * ACTION
@@ -32,7 +34,6 @@ SETTINGS = {
 
 
 update = jax.jit(BCQ.update)
-create = jax.jit(BCQConfig.create, static_argnums=(0, 1, 2))
 
 
 @pytest.fixture
@@ -43,15 +44,7 @@ def double_precision() -> Any:
 
 
 def make_learner(config: BCQConfig = CONFIG, seed: int = 0) -> BCQ:
-    """A learner whose weights are large enough for every clip to act, and whose targets differ."""
-    keys = jax.random.split(jax.random.key(seed), 2)
-    learner, other = (create(config, OBSERVATION, ACTION, key) for key in keys)
-    learner = jax.tree.map(lambda leaf: 3 * leaf, learner)
-    return eqx.tree_at(
-        lambda bcq: (bcq.target_critics, bcq.target_perturbation),
-        learner,
-        (other.target_critics, other.target_perturbation),
-    )
+    return made_up(config, OBSERVATION, ACTION, seed=seed, scale=3)
 
 
 def make_batch(seed: int = 0, rows: int = ROWS) -> Minibatch:
@@ -216,7 +209,7 @@ def test_perturbation_has_one_value_a_row_and_dimension() -> None:
 
 @pytest.mark.parametrize("phi", [0.0, 0.05, 0.5, 2.0])
 def test_perturbation_stays_within_phi_and_bounds(phi: float) -> None:
-    config = BCQConfig(max_perturbation=phi, hidden_sizes=(16,), vae_hidden_sizes=(16,))
+    config = replace(CONFIG, max_perturbation=phi)
     learner, batch, noise = make_learner(config), make_batch(), normal(0, ROWS, 10, LATENT)
     actions, _ = propose(learner.vae.model, learner.perturbation.model, batch.observations, noise)
     generated = learner.vae.model.generate(batch.observations[:, None], noise)
@@ -240,7 +233,8 @@ def test_latents_beyond_the_clip_generate_the_same_action() -> None:
 
 
 def test_twin_critics_differ_and_targets_start_as_copies() -> None:
-    learner = create(BCQConfig(), OBSERVATION, ACTION, jax.random.key(0))
+    small = replace(CONFIG, hidden_sizes=(3,), vae_hidden_sizes=(3,))
+    learner = small.create(OBSERVATION, ACTION, jax.random.key(0))
     first, second = learner.critics.model.members
     assert (first.layers[0].weight != second.layers[0].weight).any()
     for slow, fast in (
@@ -251,9 +245,7 @@ def test_twin_critics_differ_and_targets_start_as_copies() -> None:
 
 
 def test_without_perturbation_and_choice_acting_is_behavioural_cloning() -> None:
-    config = BCQConfig(
-        max_perturbation=0.0, num_acting_samples=1, hidden_sizes=(16,), vae_hidden_sizes=(16,)
-    )
+    config = replace(CONFIG, max_perturbation=0.0, num_acting_samples=1)
     learner, observations = make_learner(config), make_batch().observations
     keys = jax.random.split(jax.random.key(0), ROWS)
     noise = jnp.stack([jax.random.normal(key, (1, LATENT)) for key in keys])

@@ -130,7 +130,6 @@ def test_columns_are_for_files_that_have_names_of_their_own(batch_file: BatchFil
 # Training
 
 
-@pytest.mark.usefixtures("compiled_quickly")
 def test_warnings_come_before_training_one_a_line(
     batch_file: BatchFile, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,7 +142,6 @@ def test_warnings_come_before_training_one_a_line(
     )
 
 
-@pytest.mark.usefixtures("compiled_quickly")
 def test_bounds_of_any_kind_are_learned_within() -> None:
     """Unequal, not symmetric, and one dimension that never moves."""
     generator = np.random.default_rng(0)

@@ -32,8 +32,6 @@ from bcq.training.loop import (
 )
 from kill_and_resume import differing
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 # A letter a row: "." goes on, "T" terminates, "C" is cut by a time limit.
 LAYOUTS = {
     "one episode": "....T",

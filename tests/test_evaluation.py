@@ -20,6 +20,7 @@ from bcq.system.seeds import Role, derive, reset_seed
 from bcq.training import policy as policies
 from bcq.training.policy import Policy
 
+pytestmark = pytest.mark.usefixtures("compiled_as_for_users")
 LOW = np.array([-0.5, 1.0], np.float32)
 HIGH = np.array([2.0, 1.25], np.float32)
 TASK = TaskSpec(2, ActionBounds(LOW, HIGH))

@@ -19,8 +19,6 @@ from bcq.data.dataset import Dataset
 from bcq.training.loop import create
 from small_task import NAME, registered
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 Numbers = NDArray[np.float64]
 
 

@@ -10,6 +10,7 @@ from bcq.algorithms.learning import Algorithm
 from bcq.training.loop import Progress, create
 from kill_and_resume import Instant, Workshop, differing
 
+pytestmark = pytest.mark.usefixtures("compiled_as_for_users")
 CONFIG = bcq.BCQConfig(batch_size=8, hidden_sizes=(8,), vae_hidden_sizes=(8,))
 
 
