@@ -32,7 +32,7 @@ RESULTS = Path(__file__).parent.parent / "results" / "quick"
 UNSTABLE = {"versions", "commit", "device", "threads", "sha256", "made", "seconds", "version"}
 UNRECORDED = ("timing.jsonl", ".lock")
 PROGRESS = re.compile(r"^\w[\w ]*: [\d,]+ of [\d,]+ \w+.*\n", re.MULTILINE)
-HASH = re.compile(r"\b[0-9a-f]{12,}\b")
+HASH = re.compile(r"(?<![.\d])\b[0-9a-f]{12,}\b")  # and not the digits of a fraction
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
 SMALL = "--steps 100 --evaluate-episodes 2 --checkpoint-every 100"
