@@ -28,8 +28,8 @@ SETTINGS = (
     "--evaluate-every=300",
     "--evaluate-episodes=2",
     "--checkpoint-every=200",
-    *("--hidden-sizes", "32", "32"),
-    *("--vae-hidden-sizes", "32", "32"),
+    *("--hidden-sizes", "32"),
+    *("--vae-hidden-sizes", "32"),
 )
 MAIN = "from bcq.cli.application import main; main()"
 PATIENCE = 300.0  # seconds
@@ -53,7 +53,7 @@ class Instant:
                 return process.poll() is None
             if time.monotonic() - started > PATIENCE:
                 raise RuntimeError(f"{directory}: nothing happened in {PATIENCE:.0f} s")
-            time.sleep(0 if self.writing else 0.005)
+            time.sleep(0.0002 if self.writing else 0.005)
         return False
 
 
