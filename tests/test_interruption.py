@@ -42,11 +42,12 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
 
 
 class Command:
-    """`bcq` in a process of its own, in a folder."""
+    """`bcq` in a process of its own, in a folder; or a script that calls it with small numbers."""
 
-    def __init__(self, folder: Path, *arguments: str | Path):
+    def __init__(self, folder: Path, *arguments: str | Path, script: str | None = None):
+        program = ["-m", "bcq"] if script is None else ["-c", script]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "bcq", *map(str, arguments)],
+            [sys.executable, *program, *map(str, arguments)],
             cwd=folder,
             env=os.environ | {"XDG_CACHE_HOME": str(folder / "cache")},
             stdout=subprocess.PIPE,
@@ -104,13 +105,13 @@ def test_training_saves_and_goes_on_as_if_nothing_had_been(workshop: Workshop) -
     ):
         command = Command(workshop.folder, "train", "bcq", *options, *resume)
         command.when(lambda rows=rows: rows_logged(run) >= rows)  # type: ignore[misc]
-        *_, acknowledged, last = command.send(number)
+        lines = command.send(number)
         step = bcq.Run.open(run).checkpoint_step()
         assert step is not None
         assert step == 100 * rows_logged(run) < 1500
-        assert acknowledged == STOPPING
+        assert STOPPING in lines[-3:]  # a line of progress may come after it
         saved = f"update {step:,} of 1,500 is saved in {run}"
-        assert last == f"bcq: stopped; {saved}; run {again} to continue"
+        assert lines[-1] == f"bcq: stopped; {saved}; run {again} to continue"
     with workshop.training(run, "cache", "--resume") as process:
         workshop.finish(process, run)
     assert differing(workshop.reference, run) == []
@@ -206,9 +207,23 @@ def test_the_theory_stops_between_cases(tmp_path: Path) -> None:
     assert list((tmp_path / "theory").iterdir()) == []
 
 
+TWO_LONG_JOBS = """
+from dataclasses import replace
+from bcq.algorithms import BCConfig, VAEBCConfig
+from bcq.cli.application import main
+from bcq.paper import presets, random_behaviour
+smoke = presets.PRESETS["smoke"]
+plan = replace(smoke.plans["random"][0], updates=1_000_000, evaluate_every=1_000_000)
+presets.PRESETS["smoke"] = replace(smoke, plans={"random": [plan]})
+random_behaviour.ALGORITHMS = BCConfig(hidden_sizes=(8,)), VAEBCConfig(vae_hidden_sizes=(8,))
+main()
+"""
+
+
 def test_a_reproduction_stops_its_workers_and_they_save(tmp_path: Path) -> None:
-    command = Command(tmp_path, "reproduce", "random", "--preset", "smoke", "--out", "out")
-    command.when(lambda: list(tmp_path.glob("out/jobs/*/metrics.jsonl")))
+    words = ("reproduce", "random", "--preset", "smoke", "--out", "out")
+    command = Command(tmp_path, *words, script=TWO_LONG_JOBS)
+    command.when(lambda: len(list(tmp_path.glob("out/jobs/*/metrics.jsonl"))) == 2)
     line = command.send(INTERRUPT)[-1]
     assert (
         " jobs are done, running jobs keep what they saved; run the same command to continue"
