@@ -1,7 +1,11 @@
 """`bcq reproduce`: the smoke preset whole, records, figures, table, bad input."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,9 +13,11 @@ from matplotlib.axes import Axes
 
 from bcq.cli.application import main
 from bcq.experiments import runner
+from bcq.experiments.kinds import Training
 from bcq.experiments.records import aligned, read_records, returns, write_records
 from bcq.paper import drawing, figures, reproduce
 from bcq.paper.extrapolation import figure_1
+from bcq.paper.presets import Plan, Preset
 from bcq.paper.results import figure_2
 from bcq.paper.values import figure_3
 from bcq.paper.verdicts import CLAIMS
@@ -22,11 +28,26 @@ from test_claims import THEORY, as_in_the_paper
 from test_runner import InThisProcess
 
 
+@contextmanager
+def small_networks() -> Iterator[pytest.MonkeyPatch]:
+    """The algorithms of every job with few weights: here they learn nothing anyway."""
+    training = Preset.training
+
+    def smaller(preset: Preset, config: Any, plan: Plan, trial: int) -> Training:
+        names = ("hidden_sizes", "vae_hidden_sizes")
+        sizes = {name: (8, 8) for name in names if hasattr(config, name)}
+        return training(preset, replace(config, **sizes), plan, trial)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Preset, "training", smaller)
+        yield patch
+
+
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """In this process, where what was compiled for one job serves the next."""
     out = tmp_path_factory.mktemp("reproduction") / "smoke"
-    with pytest.MonkeyPatch.context() as patch:
+    with small_networks() as patch:
         patch.setattr(reproduce, "LocalProcesses", InThisProcess)
         patch.setattr(runner, "POLL", 0.0)
         patch.setattr(values, "PAIRS", 5)
@@ -63,7 +84,8 @@ def test_smoke_runs_every_part(smoke: Path) -> None:
 def test_a_second_call_repeats_nothing(smoke: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.stat().st_mtime_ns for path in (smoke / "jobs").rglob("*.safetensors")}
     records = (smoke / "runs.jsonl").read_bytes()
-    main(["reproduce", "--preset", "smoke", "--out", str(smoke)])
+    with small_networks():
+        main(["reproduce", "--preset", "smoke", "--out", str(smoke)])
     assert "done    " not in capsys.readouterr().out
     assert before == {p: p.stat().st_mtime_ns for p in (smoke / "jobs").rglob("*.safetensors")}
     assert (smoke / "runs.jsonl").read_bytes() == records
