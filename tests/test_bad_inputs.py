@@ -449,7 +449,7 @@ OPTIONS: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = 
     (("reproduce", "--out", "new", "--dry-run"), ("--preset", "--env"), ("none", "", "Nowhere-v0")),
     (("reproduce", "--check"), ("--out",), ("absent", "run", "good.hdf5")),
     (("demo", "pendulum", "--out", "new"), ("--steps", "--seed"), ("-1", "0.5", "text")),
-    (("demo", "hopper", "--out", "good.hdf5"), ("--steps",), ("100",)),
+    (("demo", "cheetah", "--out", "good.hdf5"), ("--steps",), ("100",)),
     (("inspect", "--picture"), ("/dev/null", "run", "absent/x.png"), ("good.hdf5",)),
     ((), ("fly", "--fly", "train", "collect", "demo", "experts", "--version"), ("extra",)),
     (
