@@ -30,6 +30,14 @@ def compile_quickly(quickly: bool) -> None:
 compile_quickly(True)
 
 
+# Begun last, one of these would keep one core busy when all other files are done.
+LONGEST = ("test_recordings.py", "test_reproduction.py", "test_interruption.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
 @pytest.fixture
 def batch_file(tmp_path: Path) -> BatchFile:
     """Writes a batch as D4RL does, by h5py alone, with some of its items changed.

@@ -35,7 +35,7 @@ def small_networks() -> Iterator[pytest.MonkeyPatch]:
 
     def smaller(preset: Preset, config: Any, plan: Plan, trial: int) -> Training:
         names = ("hidden_sizes", "vae_hidden_sizes")
-        sizes = {name: (8, 8) for name in names if hasattr(config, name)}
+        sizes = {name: (8,) for name in names if hasattr(config, name)}
         return training(preset, replace(config, **sizes), plan, trial)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -84,7 +84,8 @@ def test_smoke_runs_every_part(smoke: Path) -> None:
 def test_a_second_call_repeats_nothing(smoke: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.stat().st_mtime_ns for path in (smoke / "jobs").rglob("*.safetensors")}
     records = (smoke / "runs.jsonl").read_bytes()
-    with small_networks():
+    with small_networks() as patch:
+        patch.setattr(figures, "draw_all", lambda *_: [])
         main(["reproduce", "--preset", "smoke", "--out", str(smoke)])
     assert "done    " not in capsys.readouterr().out
     assert before == {p: p.stat().st_mtime_ns for p in (smoke / "jobs").rglob("*.safetensors")}
@@ -222,8 +223,9 @@ def test_the_mean_of_a_figure_is_over_trials() -> None:
 
 
 def test_claims_are_counted_when_they_are_shown(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(figures, "draw_all", lambda *_: [])
     write_records(as_in_the_paper(), tmp_path / "runs.jsonl")
     (tmp_path / "theory.json").write_text(json.dumps(THEORY))
     reproduce.show(tmp_path)
