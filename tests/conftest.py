@@ -38,6 +38,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
+@pytest.fixture(autouse=True)
+def _all_cores() -> Iterator[None]:
+    """A test that left this process on one core would change the bits of the tests after it."""
+    if not hasattr(os, "sched_getaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    yield
+    assert os.sched_getaffinity(0) == before
+
+
 @pytest.fixture
 def batch_file(tmp_path: Path) -> BatchFile:
     """Writes a batch as D4RL does, by h5py alone, with some of its items changed.
