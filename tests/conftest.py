@@ -20,6 +20,8 @@ settings.load_profile("bcq")
 QUICK = "jax_disable_most_optimizations"
 os.environ[QUICK.upper()] = "1"  # a process that a test starts gives the same bits as the test
 
+os.environ["NPROC"] = "1"  # threads of JAX: the same bits with any number of cores
+
 
 def compile_quickly(quickly: bool) -> None:
     """Without optimisations, compiling takes half the time; small programs run as fast."""

@@ -9,9 +9,8 @@ import subprocess
 import sys
 from typing import NamedTuple
 
-from mutation_runs import ROOT, Copy, append_line, in_turn, read_lines
+from mutation_runs import ROOT, Copy, append_line, copies_in, in_turn, read_lines
 
-COPIES = 2
 USUAL = 45.0  # seconds of a test file, by which tests that a mutant keeps from ending are told
 
 
@@ -2011,9 +2010,7 @@ def main() -> None:
     wanted = [mutant for mutant in MUTANTS if all(word in str(mutant) for word in sys.argv[1:])]
     commit = subprocess.check_output(["git", "-C", ROOT, "rev-parse", "HEAD"], text=True).strip()
     home = ROOT / ".mutants" / "regression" / commit
-    copies = [Copy(home / f"copy{i}") for i in range(COPIES)]
-    for copy in copies:
-        copy.unpack(commit)
+    copies = copies_in(home, commit)
     results = home / "regression.jsonl"
     caught = {line["mutant"]: line["caught"] for line in read_lines(results)}
     left = [mutant for mutant in wanted if str(mutant) not in caught]
