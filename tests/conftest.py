@@ -20,6 +20,8 @@ settings.load_profile("bcq")
 QUICK = "jax_disable_most_optimizations"
 os.environ[QUICK.upper()] = "1"  # a process that a test starts gives the same bits as the test
 
+os.environ["NPROC"] = "1"  # threads of JAX: the same bits with any number of cores
+
 
 def compile_quickly(quickly: bool) -> None:
     """Without optimisations, compiling takes half the time; small programs run as fast."""
@@ -36,6 +38,17 @@ LONGEST = ("test_recordings.py", "test_reproduction.py", "test_interruption.py")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
+@pytest.fixture(autouse=True)
+def _all_cores() -> Iterator[None]:
+    """A test that left this process on one core would change the bits of the tests after it."""
+    if not hasattr(os, "sched_getaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    yield
+    assert os.sched_getaffinity(0) == before
 
 
 @pytest.fixture

@@ -1,28 +1,17 @@
 """Breaks one line at a time, in a copy, and requires that a test fails: `make regression-mutants`.
 
 Each mutant is (file, old line, new line, tests that must notice). The first part of the list holds
-the defects that published ports of BCQ have shipped.
+the defects that published ports of BCQ have shipped. What is done is kept in `.mutants`, from where
+a run that was stopped goes on.
 """
 
-import os
-import shutil
 import subprocess
 import sys
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import NamedTuple
 
-from tqdm import tqdm
+from mutation_runs import ROOT, Copy, append_line, copies_in, in_turn, read_lines
 
-ROOT = Path(__file__).parent.parent
-HANGS = 300  # seconds: tests that a mutant keeps from ending have noticed it
-# Compiled code is found again by what it computes, so a mutant's code is never taken from there.
-COMPILED = {
-    "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".mutants" / "compiled"),
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-}
+USUAL = 45.0  # seconds of a test file, by which tests that a mutant keeps from ending are told
 
 
 class Mutant(NamedTuple):
@@ -2003,46 +1992,35 @@ MUTANTS = [
 ]
 
 
-def is_caught(mutant: Mutant) -> bool:
+def is_caught(copy: Copy, mutant: Mutant) -> bool:
     """Whether a test fails on a copy of the project with that one line changed."""
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder)
-        for part in ("src", "tests"):
-            shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(ROOT / "pyproject.toml", copy)
-        path = copy / "src" / "bcq" / mutant.file
-        text = path.read_text()
-        if text.count(mutant.old) != 1:
-            sys.exit(f"{mutant.file}: {text.count(mutant.old)} places read {mutant.old!r}")
-        path.write_text(text.replace(mutant.old, mutant.new))
-        command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider"]
-        try:
-            result = subprocess.run(
-                [*command, f"tests/{mutant.tests}"],
-                cwd=copy,
-                env={**os.environ, **COMPILED, "PYTHONPATH": str(copy / "src")},
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=HANGS,
-            )
-        except subprocess.TimeoutExpired:
-            return True
-        if result.returncode not in (0, 1):  # neither passed nor failed: the tests did not run
-            sys.exit(f"{mutant.file}: {mutant.new!r}: pytest broke down\n{result.stdout[-2000:]}")
-        return result.returncode == 1
+    path = copy.package / mutant.file
+    text = path.read_text()
+    if text.count(mutant.old) != 1:
+        raise ValueError(f"{mutant.file}: {text.count(mutant.old)} places read {mutant.old!r}")
+    path.write_text(text.replace(mutant.old, mutant.new))
+    try:
+        return bool(copy.test({mutant.tests: USUAL}).failed)
+    finally:
+        path.write_text(text)
 
 
 def main() -> None:
-    """Tries every mutant, two at a time."""
+    """Tries every mutant of the last commit, two at a time."""
     wanted = [mutant for mutant in MUTANTS if all(word in str(mutant) for word in sys.argv[1:])]
-    with ThreadPoolExecutor(2) as pool:
-        outcomes = pool.map(is_caught, wanted)
-        caught = list(tqdm(outcomes, "mutants", len(wanted), unit="mutant"))
-    survivors = [mutant for mutant, seen in zip(wanted, caught, strict=True) if not seen]
+    commit = subprocess.check_output(["git", "-C", ROOT, "rev-parse", "HEAD"], text=True).strip()
+    home = ROOT / ".mutants" / "regression" / commit
+    copies = copies_in(home, commit)
+    results = home / "regression.jsonl"
+    caught = {line["mutant"]: line["caught"] for line in read_lines(results)}
+    left = [mutant for mutant in wanted if str(mutant) not in caught]
+    for mutant, seen in in_turn(copies, left, is_caught, "mutants"):
+        append_line(results, mutant=str(mutant), caught=seen)
+        caught[str(mutant)] = seen
+    survivors = [mutant for mutant in wanted if not caught[str(mutant)]]
     for mutant in survivors:
         print(f"survived: {mutant.file}: {mutant.new}")
-    print(f"{len(wanted) - len(survivors)} of {len(wanted)} mutants caught")
+    print(f"{len(wanted) - len(survivors)} of {len(wanted)} mutants caught, commit {commit[:12]}")
     sys.exit(bool(survivors))
 
 

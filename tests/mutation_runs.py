@@ -293,15 +293,21 @@ def texts_in(folder: Path) -> dict[str, str]:
     }
 
 
+def copies_in(folder: Path, commit: str) -> list[Copy]:
+    """To break one mutant in each at the same time."""
+    copies = [Copy(folder / f"copy{i}") for i in range(COPIES)]
+    for copy in copies:
+        copy.unpack(commit)
+    return copies
+
+
 def prepare(home: Path, commit: str) -> tuple[list[Copy], Suite]:
     """Copies of the project, and what is known of its tests: from `home`, where it is there.
 
     What the tests compile on the way is kept in `home/warm`. It is found again by what it
     computes, so a mutant's code is never taken from there.
     """
-    copies = [Copy(home / commit / f"copy{i}") for i in range(COPIES)]
-    for copy in copies:
-        copy.unpack(commit)
+    copies = copies_in(home / commit, commit)
     package = texts_in(copies[0].package)
     files = texts_in(copies[0].folder / "project" / "tests")
     tests = {file: text for file, text in files.items() if file.startswith("test_")}

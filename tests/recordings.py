@@ -243,5 +243,6 @@ def record() -> dict[str, str]:
 if __name__ == "__main__":
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else KEPT
     target.mkdir(exist_ok=True)
+    os.environ["NPROC"] = "1"  # threads of JAX, as in the tests
     for chapter, transcript in record().items():
         (target / f"{chapter}.txt").write_text(transcript)

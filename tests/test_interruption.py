@@ -229,11 +229,11 @@ TWO_LONG_JOBS = """
 from dataclasses import replace
 from bcq.algorithms import BCConfig, VAEBCConfig
 from bcq.cli.application import main
-from bcq.paper import presets, random_behaviour
+from bcq.paper import figure_9_random_behaviour as figure_9, presets
 smoke = presets.PRESETS["smoke"]
 plan = replace(smoke.plans["random"][0], updates=1_000_000, evaluate_every=1_000_000)
 presets.PRESETS["smoke"] = replace(smoke, plans={"random": [plan]})
-random_behaviour.ALGORITHMS = BCConfig(hidden_sizes=(8,)), VAEBCConfig(vae_hidden_sizes=(8,))
+figure_9.ALGORITHMS = BCConfig(hidden_sizes=(8,)), VAEBCConfig(vae_hidden_sizes=(8,))
 main()
 """
 

@@ -5,6 +5,8 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from bcq.experiments.jobs import perform
@@ -21,6 +23,20 @@ def stay_on(core: int) -> None:
     """Restricts this process and its compute threads to one core."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core})
+
+
+@contextmanager
+def staying_on(core: int) -> Iterator[None]:
+    """Restricts this process to one core for a while."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    stay_on(core)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def end_with(parent: int) -> None:

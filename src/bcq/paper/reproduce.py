@@ -17,7 +17,7 @@ from bcq.experiments.records import (
     write_records,
 )
 from bcq.experiments.runner import LocalProcesses, run_jobs
-from bcq.experiments.worker import stay_on
+from bcq.experiments.worker import staying_on
 from bcq.paper import environment_of, experiments_of, figures, jobs_of, verdicts
 from bcq.paper.judging import VERDICTS
 from bcq.paper.presets import PRESETS, ExperimentName, PresetName
@@ -131,9 +131,9 @@ def dry_run(
     """Lists the jobs, with their estimated cost on this machine."""
     jobs = with_needs(jobs_of(PRESETS[preset], names, environments))
     workers = LocalProcesses().cores
-    stay_on(workers[0])  # as a worker does
     left = unrecorded_in(out, jobs)
-    seconds, total, size = estimate(left, out / "jobs", len(workers))
+    with staying_on(workers[0]):  # as a worker does
+        seconds, total, size = estimate(left, out / "jobs", len(workers))
     to_go = dict(zip(map(fingerprint, left), seconds, strict=True))
     for job in jobs:
         if is_finished(job, out / "jobs"):
