@@ -673,8 +673,8 @@ MUTANTS = [
     # Acting, evaluating, resuming.
     Mutant(
         "training/policy.py",
-        "return self.task.bounds.denormalise(np.asarray(actions)[:count])",
-        "return np.asarray(actions)[:count]",
+        "chosen = self.task.bounds.denormalise(np.asarray(actions)[:count])",
+        "chosen = np.array(actions)[:count]",
         LOOP,
     ),
     Mutant(
@@ -1226,9 +1226,9 @@ MUTANTS = [
     ),
     Mutant("simulation/true_values.py", "act), HORIZON)", "act), HORIZON + 1)", "test_values.py"),
     Mutant(
-        "simulation/true_values.py",
-        "actions = dataset.bounds.normalise(dataset.actions[rows])",
-        "actions = dataset.actions[rows]",
+        "training/policy.py",
+        "self.scaled(observations), self.task.bounds.normalise(actions)",
+        "self.scaled(observations), actions",
         "test_values.py",
     ),
     Mutant(
@@ -1537,8 +1537,8 @@ MUTANTS = [
     ),
     Mutant(
         "training/loop.py",
-        "batch, windows, keys.updates, step, stop",
-        "batch, windows, jax.random.key(0), step, stop",
+        "batch, scaling, windows, keys.updates, step, stop",
+        "batch, scaling, windows, jax.random.key(0), step, stop",
         "test_seeds.py",
     ),
     Mutant(
@@ -1975,6 +1975,27 @@ MUTANTS = [
         "for one in outcomes if env in",
         "for one in outcomes[:1] if env in",
         "test_claims.py",
+    ),
+    # Scaling: a part of the border where it is missing, or applied twice.
+    *(
+        Mutant(file, old, new, "test_scaling.py")
+        for file, old, new in (
+            ("data/scaling.py", ".clip(-LIMIT, LIMIT)", ""),
+            ("data/scaling.py", "return rewards / self", "return (rewards - 1) / self"),
+            ("data/scaling.py", "return values * self.reward_spread", "return values"),
+            ("data/scaling.py", "np.where(varies, spread, 1.0)", "spread"),
+            ("data/scaling.py", "mean(rewards, squared=True)", "mean(rewards)"),
+            ("training/loop.py", "        rewards=scaling.rewards(drawn.rewards),\n", ""),
+            (
+                "training/loop.py",
+                "next_observations=scaling.observations(drawn.next_observations)",
+                "next_observations=drawn.next_observations",
+            ),
+            ("training/loop.py", "if scaling is None else scaling.values(estimate)", ""),
+            ("training/policy.py", "if scaling is None else scaling.observations(obs", "#"),
+            ("training/policy.py", "broken.any() and fallback is None", "False"),
+            ("runs/recording.py", 'if choice == "auto":', "if False:"),
+        )
     ),
     Mutant("paper/table.py", "[2.5, 97.5]", "[10, 90]", "test_table.py"),
     Mutant(
