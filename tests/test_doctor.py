@@ -111,6 +111,43 @@ def test_a_row_too_late_is_noticed_in_simulated_batches(environment: str, field:
     ]
 
 
+def controlled(gain: float, noise: float, disturbance: float, seed: int) -> Arrays:
+    """A cart that a controller brings to rest: its next action tells where the cart has gone."""
+    random = np.random.default_rng(seed)
+    carts = random.normal(size=(30, 2)) * [3, 1]
+    observations, actions = np.empty((30, 100, 2)), np.empty((30, 100, 1))
+    for step in range(100):
+        acted = -gain * (carts[:, 0] + carts[:, 1]) + noise * random.normal(size=30)
+        observations[:, step], actions[:, step, 0] = carts, acted
+        place, speed = carts.T
+        pushed = disturbance * random.normal(size=(30, 2))
+        carts = np.stack([place + 0.1 * speed, 0.98 * speed + 0.1 * acted], axis=1) + pushed
+    return {
+        "observations": observations.reshape(-1, 2).astype(np.float32),
+        "actions": actions.reshape(-1, 1).astype(np.float32),
+        "rewards": -(observations[..., 0] ** 2).reshape(-1).astype(np.float32),
+        "terminated": np.zeros(3_000, bool),
+        "truncated": np.arange(3_000) % 100 == 99,
+    }
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.05, 0.3])
+@pytest.mark.parametrize("disturbance", [0.02, 0.3])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_actions_of_a_feedback_controller_are_where_they_belong(
+    noise: float, disturbance: float, seed: int
+) -> None:
+    arrays = controlled(0.4, noise, disturbance, seed)
+    assert "shifted-actions" not in findings(arrays, bounds=ActionBounds([-9.0], [9.0]))
+
+
+@pytest.mark.parametrize("shift", [-1, 1])
+def test_the_shifted_actions_of_a_feedback_controller_are_noticed(shift: int) -> None:
+    arrays = controlled(0.4, 0.3, 0.02, 0)
+    arrays["actions"] = np.roll(arrays["actions"], shift, axis=0)
+    assert "shifted-actions" in findings(arrays, bounds=ActionBounds([-9.0], [9.0]))
+
+
 @pytest.mark.parametrize("rows", [1, 2, 3, 7])
 def test_tiny_batches_are_examined(rows: int) -> None:
     arrays = {name: values[:rows] for name, values in sound().items()}

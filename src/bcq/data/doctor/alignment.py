@@ -10,6 +10,7 @@ from bcq.data.columns import Finding, Flags, Floats
 from bcq.data.doctor.stored_batch import StoredBatch
 
 SAMPLE = 5_000  # rows used for rough estimates
+EXACT = 1e-3  # of the spread of actions: an action explained to this is explained
 
 
 def misaligned(batch: StoredBatch) -> Iterator[Finding]:
@@ -135,10 +136,13 @@ def delayed(batch: StoredBatch) -> Iterator[Finding]:
     if unexplained[1] < 0.5 * unexplained[0] and unexplained[1] < 0.5:
         yield late_by_one("rewards", batch)
     # An action changes the next observation. If the action of another row explains the change much
-    # better, the actions are shifted.
+    # better, the actions are shifted. But the next action of a controller reveals the observation
+    # that it reacts to: only the part of an action that is no reaction counts.
     change = after[two + 1] - now[two + 1]
-    early, right = (gain(now[two + 1], acted[two + row], change) for row in (2, 1))
-    late = gain(now[two + 1], acted[two], change)
+    late, right, early = (
+        gain(now[two + 1], without_reaction(now[two + row], acted[two + row]), change)
+        for row in (0, 1, 2)
+    )
     if max(early, late) > 4 * right + 0.02:
         yield late_by_one("actions", batch)
 
@@ -156,7 +160,7 @@ def late_by_one(field: str, batch: StoredBatch) -> Finding:
     )
 
 
-def with_squares(*parts: Floats) -> NDArray[np.float64]:
+def with_squares(*parts: NDArray[Any]) -> NDArray[np.float64]:
     """Features of a regression: a constant, the numbers, their squares."""
     values = np.concatenate(parts, axis=1).astype(np.float64)
     values = (values - values.mean(axis=0)) / np.maximum(values.std(axis=0), 1e-12)
@@ -179,13 +183,24 @@ def residual(features: NDArray[np.float64], targets: NDArray[Any]) -> float:
     if not (spread > 0).any():
         return 1.0
     centred = centred[:, spread > 0] / spread[spread > 0]
+    return float(((centred - fitted(features, centred)) ** 2).mean())
+
+
+def fitted(features: NDArray[np.float64], targets: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What a linear fit makes of the targets."""
     # The normal equations are exact enough here: the features are few and on one scale.
     inverse = np.linalg.pinv(features.T @ features, rcond=1e-9, hermitian=True)
-    weights = inverse @ (features.T @ centred)
-    return float(((centred - features @ weights) ** 2).mean())
+    return features @ (inverse @ (features.T @ targets))
 
 
-def gain(observations: Floats, actions: Floats, change: Floats) -> float:
+def without_reaction(observations: Floats, actions: Floats) -> NDArray[np.float64]:
+    """The part of the actions that the observation of their row does not explain."""
+    centred = actions.astype(np.float64) - actions.mean(axis=0, dtype=float)
+    rest = centred - fitted(with_bends(with_squares(observations)), centred)
+    return np.where(rest.std(axis=0) > EXACT * centred.std(axis=0), rest, 0.0)
+
+
+def gain(observations: Floats, actions: NDArray[Any], change: Floats) -> float:
     """How much more of a change is explained if the action is known."""
     return residual(with_squares(observations), change) - residual(
         with_squares(observations, actions), change
