@@ -64,7 +64,10 @@ def test_a_mended_file_is_new_and_sound(
     rewards[17] = np.inf
     path = batch_file(rewards=rewards)
     before = path.read_bytes()
-    failure("inspect", str(path), "--fix", "mended.hdf5")
+    main(["inspect", str(path), "--fix", "mended.hdf5"])
+    printed = capsys.readouterr()
+    assert "1 error" in printed.out
+    assert printed.err.endswith(f"bcq: mended.hdf5: {ROWS - 1} transitions of {ROWS} rows\n")
     assert path.read_bytes() == before
     mended = bcq.load("mended.hdf5")
     assert mended.rewards.tolist() == [row for row in range(ROWS) if row != 17]
@@ -83,6 +86,94 @@ def test_a_file_without_a_field_cannot_be_repaired(here: Path) -> None:
     assert not (here / "mended.hdf5").exists()
 
 
+def test_a_picture_of_someone_else_is_kept(
+    batch_file: BatchFile, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = batch_file()
+    own = path.with_suffix(".png")
+    own.write_bytes(b"\x89PNG of a holiday")
+    message = failure("inspect", str(path))
+    assert message.startswith(f"bcq: {own}: already exists and is not a picture of this kind")
+    assert message.endswith("--picture")
+    assert own.read_bytes() == b"\x89PNG of a holiday"
+    assert capsys.readouterr().out == ""
+    main(["inspect", str(path), "--picture", "other.png"])
+    drawn = Path("other.png").read_bytes()
+    main(["inspect", str(path), "--picture", "other.png"])  # its own picture is drawn again
+    assert Path("other.png").read_bytes() == drawn
+
+
+def test_an_environment_that_does_not_exist_is_refused(batch_file: BatchFile) -> None:
+    path = str(batch_file())
+    for words in (["inspect", path], ["convert", path, "new.hdf5"]):
+        assert "environment Pendulun-v1: " in failure(*words, "--env", "Pendulun-v1")
+    assert not Path("new.hdf5").exists()
+
+
+LOG = "day,t,power,pay,obs_0\n" + "".join(
+    f"{day},{20 + hour / 7:.2f},{hour % 5 - 2},{hour % 3},{hour * day:.1f}\n"
+    for day in range(40)
+    for hour in range(24)
+)
+ROLES = ["episode=day", "observations=t,obs_0", "actions=power", "rewards=pay"]
+
+
+def test_the_columns_that_were_used_are_always_told(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("log.csv").write_text(LOG)
+    reading = ["--columns", *ROLES, "--action-margin", "0"]
+    main(["inspect", "log.csv", *reading, "--json"])
+    told = json.loads(capsys.readouterr().out)["columns"]
+    assert told == {role: names.split(",") for role, _, names in (r.partition("=") for r in ROLES)}
+    main(["inspect", "log.csv", *reading])
+    assert f"columns        {' '.join(ROLES)}\n" in capsys.readouterr().out
+    main(["convert", "log.csv", "log.hdf5", *reading])
+    assert f"bcq: columns: {' '.join(ROLES)}\n" in capsys.readouterr().err
+    main(["train", "bc", "--data", "log.csv", *reading, "--steps", "1", "--hidden-sizes", "4", "4"])
+    assert f"bcq: columns: {' '.join(ROLES)}\n" in capsys.readouterr().err
+    main(["inspect", "log.hdf5", "--json"])
+    assert json.loads(capsys.readouterr().out)["columns"] == {}
+
+
+def test_a_column_named_t_is_not_taken_for_the_step() -> None:
+    Path("log.csv").write_text(LOG.replace("day", "episode"))
+    columns = {"actions": ["power"], "rewards": ["pay"]}
+    dataset = bcq.load("log.csv", columns=columns, action_margin=0)
+    assert len(dataset) == 40 * 23  # 40 episodes without their last row
+
+
+def test_whole_days_are_all_complete(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("log.csv").write_text(LOG)
+    main(["inspect", "log.csv", "--columns", *ROLES, "--action-margin", "0", "--json"])
+    episodes = json.loads(capsys.readouterr().out)["episodes"]
+    assert episodes == {"complete": 40, "terminated": 0, "truncated": 40, "unfinished": 0}
+
+
+def test_findings_name_the_columns_of_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = LOG.splitlines()
+    Path("log.csv").write_text("\n".join([f"{lines[0]},fixed", *(f"{x},7" for x in lines[1:])]))
+    roles = [role.replace("obs_0", "fixed,obs_0") for role in ROLES]
+    main(["inspect", "log.csv", "--columns", *roles, "--action-margin", "0"])
+    assert "observations: constant column fixed" in capsys.readouterr().out
+
+
+def test_a_role_is_given_once() -> None:
+    Path("log.csv").write_text(LOG)
+    message = failure("inspect", "log.csv", "--columns", "observations=t", "observations=obs_0")
+    assert message == (
+        "bcq: columns: observations is given twice; separate its columns with commas"
+    )
+
+
+@pytest.mark.parametrize("row", [0, 3, 900])
+def test_a_cell_that_is_not_a_number_is_named_with_its_row(row: int) -> None:
+    lines = LOG.splitlines()
+    lines[row + 1] = lines[row + 1].rpartition(",")[0] + ",n/k"
+    Path("log.csv").write_text("\n".join(lines))
+    message = failure("inspect", "log.csv", "--columns", *ROLES)
+    assert f"Row #{row + 2}" in message
+    assert "n/k" in message
+
+
 def test_the_report_is_between_the_figures_and_the_picture(
     batch_file: BatchFile, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -98,11 +189,12 @@ def test_the_report_is_between_the_figures_and_the_picture(
 
 def test_a_batch_goes_through_every_format(batch_file: BatchFile) -> None:
     path = str(batch_file())
-    main(["convert", path, "minari:space/log-v0", "--env", "Nowhere-v0"])
+    bounds = ["--action-low", "-1", "--action-high", "1"]
+    main(["convert", path, "minari:space/log-v0", "--env", "Pendulum-v1", *bounds])
     main(["convert", "minari:space/log-v0", "log-v1"])
     main(["convert", "log-v1", "again.hdf5"])
     assert bcq.load("again.hdf5").fingerprint == bcq.load(path).fingerprint
-    assert bcq.load("again.hdf5").provenance.environment == "Nowhere-v0"
+    assert bcq.load("again.hdf5").provenance.environment == "Pendulum-v1"
     main(["inspect", "minari:space/log-v0"])
     assert Path("log-v0.png").exists()
     assert "already exists" in failure("convert", path, "minari:space/log-v0")
@@ -113,14 +205,14 @@ def test_a_batch_goes_through_every_format(batch_file: BatchFile) -> None:
 def test_what_reading_brings_to_light_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     rows = "".join(f"1,{step},{step % 7},0.5,1\n" for step in (0, 1, 3, 2, 6, 7))
     Path("log.csv").write_text("episode,step,obs_0,action_0,reward\n" + rows)
-    main(["convert", "log.csv", "log.hdf5", "--env", "Nowhere-v0"])
+    main(["convert", "log.csv", "log.hdf5", "--env", "Pendulum-v1"])
     printed = capsys.readouterr()
     assert "bcq: note: log.csv: rows, row 2: 2 rows were not in order" in printed.err
     assert "bcq: warning: log.csv: step, row 2: rows are missing after 1 rows" in printed.err
     assert "bcq: warning: log.csv: terminated: no column marks" in printed.err
     assert printed.out.startswith("log.hdf5: 4 transitions")
     with h5py.File("log.hdf5") as file:
-        assert file.attrs["environment"] == "Nowhere-v0"
+        assert file.attrs["environment"] == "Pendulum-v1"
 
 
 def test_columns_are_for_files_that_have_names_of_their_own(batch_file: BatchFile) -> None:

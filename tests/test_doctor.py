@@ -111,6 +111,9 @@ def test_a_row_too_late_is_noticed_in_simulated_batches(environment: str, field:
     ]
 
 
+CART = ActionBounds(np.array([-9.0], np.float32), np.array([9.0], np.float32))
+
+
 def controlled(gain: float, noise: float, disturbance: float, seed: int) -> Arrays:
     """A cart that a controller brings to rest: its next action tells where the cart has gone."""
     random = np.random.default_rng(seed)
@@ -138,14 +141,14 @@ def test_the_actions_of_a_feedback_controller_are_where_they_belong(
     noise: float, disturbance: float, seed: int
 ) -> None:
     arrays = controlled(0.4, noise, disturbance, seed)
-    assert "shifted-actions" not in findings(arrays, bounds=ActionBounds([-9.0], [9.0]))
+    assert "shifted-actions" not in findings(arrays, bounds=CART)
 
 
 @pytest.mark.parametrize("shift", [-1, 1])
 def test_the_shifted_actions_of_a_feedback_controller_are_noticed(shift: int) -> None:
     arrays = controlled(0.4, 0.3, 0.02, 0)
     arrays["actions"] = np.roll(arrays["actions"], shift, axis=0)
-    assert "shifted-actions" in findings(arrays, bounds=ActionBounds([-9.0], [9.0]))
+    assert "shifted-actions" in findings(arrays, bounds=CART)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 7])

@@ -24,6 +24,7 @@ HINTS = {
     "discount": "`bcq train --discount` sets it",
     "env": "give it with --env",
     "fix": "`bcq inspect --fix` does this",
+    "picture": "give it with --picture",
     "policy": "train one with `bcq experts train` and give its folder with --policy",
     "scaling": "`bcq train --scaling standard` sets it",
     "resume": "add --resume to continue it, or give another folder with --out",

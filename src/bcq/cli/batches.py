@@ -1,13 +1,13 @@
 """`bcq inspect` and `bcq convert`."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tyro.conf import Positional
 
-from bcq.cli.verbs import ReadingOptions, Verb, beside, with_hint
+from bcq.cli.verbs import ReadingOptions, Verb, beside, existing, say_columns, with_hint
 from bcq.data.columns import Finding
 from bcq.data.dataset import Dataset
 from bcq.data.doctor.examination import examine
@@ -36,24 +36,39 @@ class Inspect(Verb):
 
     def __call__(self) -> None:
         """Prints the summary and the findings, and draws the picture."""
-        checked = open_batch(self.data, self.reading.options(self.env))
-        examination = examine(checked)
-        findings = [with_hint(finding) for finding in examination.findings]
+        from bcq.data import inspection  # noqa: PLC0415 - matplotlib takes half a second to import
+
         if self.fix is not None:
             require_new(self.fix)
-            save(Dataset.from_columns(examination.repaired(), checked.bounds), self.fix)
+        picture = self.picture or beside(self.data).with_suffix(".png")
+        inspection.require_own(picture)
+        checked = open_batch(self.data, self.reading.options(existing(self.env)))
+        examination = examine(checked)
+        findings = [with_hint(finding) for finding in examination.findings]
         wrong = sum(finding.severity == "error" for finding in findings)
-        if wrong:
+        if not wrong:
+            self.show(Dataset.from_checked(checked), checked.columns.names, findings, picture)
+        else:
             print(json.dumps({"findings": as_json(findings)}) if self.json else as_text(findings))
+        if self.fix is not None:
+            repaired = Dataset.from_columns(examination.repaired(), checked.bounds)
+            save(repaired, self.fix)
+            rows = len(checked.columns.arrays["rewards"])
+            progress.say(f"{self.fix}: {len(repaired):,} transitions of {rows:,} rows")
+        elif wrong:
             raise InputError(f"{self.data}: cannot be used for training (errors: {wrong})")
-        self.show(Dataset.from_checked(checked), findings)
 
-    def show(self, dataset: Dataset, findings: Sequence[Finding]) -> None:
+    def show(
+        self,
+        dataset: Dataset,
+        names: Mapping[str, Sequence[str]],
+        findings: Sequence[Finding],
+        path: Path,
+    ) -> None:
         """Figures, findings and the picture of a batch without errors."""
         from bcq.data import inspection  # noqa: PLC0415 - matplotlib takes half a second to import
 
-        figures = inspection.summary(dataset)
-        path = self.picture or beside(self.data).with_suffix(".png")
+        figures = inspection.summary(dataset, names)
         inspection.picture(dataset, path)
         if self.json:
             print(json.dumps(figures | {"findings": as_json(findings)}))
@@ -76,10 +91,13 @@ class Convert(Verb):
 
     def __call__(self) -> None:
         """Converts and prints the number of transitions."""
-        rows, findings = convert(self.source, self.target, self.reading.options(self.env))
-        for finding in findings:
+        options = self.reading.options(existing(self.env))
+        converted = convert(self.source, self.target, options)
+        say_columns(converted.names)
+        for finding in converted.findings:
             progress.say(f"{finding.severity}: {self.source}: {with_hint(finding)}")
-        print(f"{self.target}: {rows:,} transitions; `bcq inspect` summarises them")
+        count = f"{converted.transitions:,} transitions"
+        print(f"{self.target}: {count}; `bcq inspect` summarises them")
 
 
 VERBS = {"inspect": Inspect, "convert": Convert}

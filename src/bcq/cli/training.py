@@ -11,7 +11,7 @@ from tyro.extras import SubcommandApp
 
 from bcq.algorithms import ALGORITHMS, name_of
 from bcq.algorithms.learning import AlgorithmConfig
-from bcq.cli.verbs import ReadingOptions, Verb, beside, with_hint
+from bcq.cli.verbs import ReadingOptions, Verb, beside, say_columns, with_hint
 from bcq.data.dataset import Dataset
 from bcq.data.doctor.examination import examine
 from bcq.data.opening import open_batch
@@ -73,6 +73,7 @@ class Train(Verb, Generic[Config]):
         """Reads the batch and prints the warnings of the doctor."""
         checked = open_batch(self.data, self.reading.options(self.schedule.env))
         dataset = Dataset.from_checked(checked)
+        say_columns(checked.columns.names)
         for finding in examine(checked, discount=self.algorithm.discount).findings:
             if finding.severity == "warning":
                 progress.say(f"warning: {self.data}: {with_hint(finding)}")

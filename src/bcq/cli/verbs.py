@@ -1,15 +1,17 @@
 """What verbs share."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
 from bcq.cli.application import HINTS, NOTHING_SAVED
 from bcq.data.columns import Finding
-from bcq.data.formats.mapping import parse_columns
+from bcq.data.formats.mapping import as_words, parse_columns
 from bcq.data.formats.minari import PREFIX
 from bcq.data.opening import Options
-from bcq.simulation.environments import registered_bounds
+from bcq.simulation.environments import make, registered_bounds
+from bcq.system import progress
 
 CONTINUES = "finished work is kept; run the same command to continue"
 
@@ -55,6 +57,19 @@ def with_hint(finding: Finding) -> Finding:
     if finding.option is None:
         return finding
     return replace(finding, remedy=f"{finding.remedy}; {HINTS[finding.option]}")
+
+
+def existing(environment: str | None) -> str | None:
+    """Refuses an environment that cannot be made; its name was given by the user."""
+    if environment is not None:
+        make(environment).close()
+    return environment
+
+
+def say_columns(names: Mapping[str, Sequence[str]]) -> None:
+    """Says which columns were used for what; common names are used without being asked for."""
+    if names:
+        progress.say(f"columns: {as_words(names)}")
 
 
 def beside(data: Path) -> Path:

@@ -1,7 +1,7 @@
 """The content of a file under this project's names, before any check."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -68,6 +68,7 @@ class Columns:
     action_high: Column | None = None
     rows: NDArray[np.int64] | None = None  # numbers in the file, if not 0, 1, 2, ...
     findings: tuple[Finding, ...] = ()  # problems found while reading
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)  # in the file, by role
 
     def in_file(self, finding: Finding) -> Finding:
         """The same finding with its rows numbered as in the file."""

@@ -1,5 +1,6 @@
 """Summary of a batch: figures and one picture."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,16 +8,19 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from bcq.data.dataset import Dataset
+from bcq.data.formats.mapping import as_words
 from bcq.system.colours import BATCH_COLOUR, COLOURS
+from bcq.system.errors import InputError
 from bcq.system.files import replacing
 
 QUANTILES = (0, 10, 25, 50, 75, 90, 100)
 BINS = 10  # of the action histogram, as DQN's
+SIGNATURE = "bcq inspect"  # in the files of pictures
 AT_BOUND = 1e-3  # of the half-width: closer than this counts as at the bound
 
 
-def summary(dataset: Dataset) -> dict[str, Any]:
-    """Sizes, episodes, returns, actions, ends, provenance."""
+def summary(dataset: Dataset, names: Mapping[str, Sequence[str]] | None = None) -> dict[str, Any]:
+    """Sizes, episodes, returns, actions, ends, provenance, and names of columns by role."""
     starts, stops = dataset.episodes.T
     complete = dataset.is_end[stops - 1]
     scaled = dataset.bounds.normalise(dataset.actions)
@@ -45,6 +49,7 @@ def summary(dataset: Dataset) -> dict[str, Any]:
         },
         "simulator_states": dataset.qpos is not None,
         "provenance": vars(dataset.provenance),
+        "columns": dict(names or {}),
         "fingerprint": dataset.fingerprint,
     }
 
@@ -92,6 +97,8 @@ def as_text(figures: dict[str, Any]) -> str:
             f"{actions['share_at_bounds'][i]:10.1%}   {shares}"
         )
     lines += ["", *(f"{name:<14} {value}" for name, value in origin.items())]
+    if figures["columns"]:
+        lines.append(f"{'columns':<14} {as_words(figures['columns'])}")
     return "\n".join([*lines, f"fingerprint    {figures['fingerprint'][:16]}…"])
 
 
@@ -115,4 +122,18 @@ def picture(dataset: Dataset, path: Path) -> None:
     actions.set(xlabel="action (bounds at ±1)", ylabel="share")
     actions.legend(title="dimension", frameon=False, fontsize=7, title_fontsize=7)
     with replacing(path) as temporary:
-        figure.savefig(temporary, format="png")
+        figure.savefig(temporary, format="png", metadata={"Software": SIGNATURE})
+
+
+def require_own(picture: Path) -> None:
+    """Refuses to replace a file that `picture` did not draw."""
+    try:
+        with picture.open("rb") as file:
+            beginning = file.read(1_000)
+    except OSError:  # there is none; whether one can be written is seen when it is
+        return
+    if SIGNATURE.encode() not in beginning:
+        raise InputError(
+            f"{picture}: already exists and is not a picture of this kind; name another file",
+            option="picture",
+        )

@@ -1,8 +1,9 @@
 """Batches as files: HDF5 or Minari."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from bcq.data.columns import Finding
 from bcq.data.dataset import Dataset
@@ -12,10 +13,16 @@ from bcq.system.errors import InputError
 from bcq.system.files import make_directory
 
 
-def convert(
-    source: str | Path, target: str | Path, options: Options
-) -> tuple[int, Sequence[Finding]]:
-    """Reads a batch and writes it; returns the number of rows and the findings of the reader.
+class Converted(NamedTuple):
+    """What was written: its transitions, what the reader found, and the columns it used."""
+
+    transitions: int
+    findings: Sequence[Finding]
+    names: Mapping[str, Sequence[str]]
+
+
+def convert(source: str | Path, target: str | Path, options: Options) -> Converted:
+    """Reads a batch and writes it.
 
     A table is converted to HDF5 in parts, so it can be larger than memory.
     """
@@ -27,13 +34,13 @@ def convert(
         with tables.open_log(path, options.columns) as log:
             bounds = bounds_for(options, own=False, environment=None, seen=log.action_range)
             parts = tables.parts(log, bounds, options.environment)
-            return hdf5.write_parts(parts, Path(target)), log.findings
+            return Converted(hdf5.write_parts(parts, Path(target)), log.findings, log.names)
     checked = open_batch(source, options)
     origin = checked.columns.provenance
     dataset = Dataset.from_checked(checked)
     named = replace(origin, environment=origin.environment or options.environment)
     save(replace(dataset, provenance=named), target)
-    return len(dataset), checked.columns.findings
+    return Converted(len(dataset), checked.columns.findings, checked.columns.names)
 
 
 def save(dataset: Dataset, path: str | Path) -> None:

@@ -4,7 +4,7 @@
 content of the file before rows are paired, so that row numbers are those of the file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -101,7 +101,7 @@ def examine(checked: Checked, *, discount: float | None = DISCOUNT) -> Examinati
     for finding in checked.errors:
         bad[finding.rows] = True
     arrays, kept = without_rows(arrays, bad)
-    batch = stored_batch(arrays, checked.bounds, discount)
+    batch = stored_batch(arrays, checked.columns.names, checked.bounds, discount)
     advice: list[Finding] = []
     with np.errstate(over="ignore", invalid="ignore"):  # differences of very large numbers
         for look in ADVISORY_CHECKS if len(kept) else ():
@@ -111,7 +111,10 @@ def examine(checked: Checked, *, discount: float | None = DISCOUNT) -> Examinati
 
 
 def stored_batch(
-    arrays: Mapping[str, Column], bounds: ActionBounds, discount: float | None
+    arrays: Mapping[str, Column],
+    names: Mapping[str, Sequence[str]],
+    bounds: ActionBounds,
+    discount: float | None,
 ) -> StoredBatch:
     """The arrays in the form that the checks need."""
     return StoredBatch(
@@ -123,6 +126,7 @@ def stored_batch(
         truncated=stored_truncated(arrays).astype(bool),
         bounds=bounds,
         discount=discount,
+        names=names,
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from bcq.data.columns import Finding
 from bcq.data.doctor.alignment import SAMPLE
-from bcq.data.doctor.stored_batch import StoredBatch, columns_in_words
+from bcq.data.doctor.stored_batch import StoredBatch
 
 FAR = 10.0  # from zero; measured: with a column at 17 ± 2, BCQ's VAE produced only one action
 
@@ -21,7 +21,7 @@ def constant_columns(batch: StoredBatch) -> Iterator[Finding]:
             yield Finding(
                 "constant-column",
                 field,
-                f"constant {columns_in_words(constant)}",
+                f"constant {batch.in_words(field, constant)}",
                 "remove it, or check that it is the right column",
                 "the policy will always choose this value" if acts else "a constant adds nothing",
                 batch.rows,
@@ -42,7 +42,7 @@ def duplicate_columns(batch: StoredBatch) -> Iterator[Finding]:
             yield Finding(
                 "duplicate-column",
                 field,
-                f"copies of other columns: {columns_in_words(copies)}",
+                f"copies of other columns: {batch.in_words(field, copies)}",
                 "remove it, or use the intended column instead",
                 "a copy adds nothing, and the intended column is missing",
                 batch.rows,
@@ -73,8 +73,8 @@ def far_from_bounds(batch: StoredBatch) -> Iterator[Finding]:
         yield Finding(
             "far-from-bounds",
             "actions",
-            f"small range in {columns_in_words(small)}: at most {reach[small].min():.2g} of the "
-            "way to the bounds",
+            f"small range in {batch.in_words('actions', small)}: at most "
+            f"{reach[small].min():.2g} of the way to the bounds",
             "check the bounds; give the true bounds as action_low and action_high",
             "the perturbation and the critics use a scale on which the bounds are -1 and 1",
             batch.rows,
@@ -97,7 +97,7 @@ def discrete_actions(batch: StoredBatch) -> Iterator[Finding]:
         yield Finding(
             "discrete-actions",
             "actions",
-            f"only {len(np.unique(sample[:, few[0]]))} values in {columns_in_words(few)}",
+            f"only {len(np.unique(sample[:, few[0]]))} values in {batch.in_words('actions', few)}",
             "the algorithms need continuous actions; check that it is the right column",
             "the policy will choose values in between, which were never tried",
             batch.rows,
@@ -114,7 +114,8 @@ def unequal_scales(batch: StoredBatch) -> Iterator[Finding]:
         yield Finding(
             "unequal-scales",
             "observations",
-            f"column {large} varies by {spread[large]:.2g}, column {small} by {spread[small]:.2g}",
+            f"{batch.in_words('observations', [large])} varies by {spread[large]:.2g}, "
+            f"{batch.in_words('observations', [small])} by {spread[small]:.2g}",
             "train with scaling, which is the default for your own logs",
             "without scaling, the networks barely see the small column",
             batch.rows,
@@ -134,7 +135,8 @@ def far_from_zero(batch: StoredBatch) -> Iterator[Finding]:
         yield Finding(
             "lost-precision",
             "observations",
-            f"changes are too small for the precision of float32 in {columns_in_words(coarse)}",
+            "changes are too small for the precision of float32 in "
+            f"{batch.in_words('observations', coarse)}",
             "store the difference from a fixed value: seconds since the start, not since 1970",
             "observations are stored as float32, which has seven digits",
             batch.rows,
@@ -144,7 +146,7 @@ def far_from_zero(batch: StoredBatch) -> Iterator[Finding]:
         yield Finding(
             "far-from-zero",
             "observations",
-            f"values far from zero in {columns_in_words(far)}: {mean[far[0]]:.3g} ± "
+            f"values far from zero in {batch.in_words('observations', far)}: {mean[far[0]]:.3g} ± "
             f"{spread[far[0]]:.2g}",
             "train with scaling, which is the default for your own logs",
             "without scaling, the large constant part hides the changes, and can prevent learning",

@@ -1,7 +1,7 @@
 """A batch as it is stored in its file, for the checks of the doctor."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -26,6 +26,7 @@ class StoredBatch:
     truncated: Flags
     bounds: ActionBounds
     discount: float | None  # of the algorithm; None if it has none
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of columns, by role
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -69,12 +70,13 @@ class StoredBatch:
         """For each row, whether two observations are equal up to rounding."""
         return (np.abs(one - other) <= (SAME * self.spread).astype(np.float32)).all(axis=1)
 
+    def in_words(self, role: str, columns: Sequence[int] | NDArray[np.int64]) -> str:
+        """For example column 3, or columns inside, outside and 5 more: by name, if it is known."""
+        names, width = self.names.get(role, ()), getattr(self, role).shape[1]
+        known = names if len(names) == width else range(width)  # an array can have one name
+        shown = ", ".join(str(known[i]) for i in columns[:8])
+        more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
+        return f"column{'s' if len(columns) > 1 else ''} {shown}{more}"
+
 
 AdvisoryCheck = Callable[[StoredBatch], Iterator[Finding]]
-
-
-def columns_in_words(columns: Sequence[int] | NDArray[np.int64]) -> str:
-    """For example column 3, or columns 1, 2 and 5 more."""
-    shown = ", ".join(str(column) for column in columns[:8])
-    more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
-    return f"column{'s' if len(columns) > 1 else ''} {shown}{more}"

@@ -121,19 +121,26 @@ def group_sizes(file: pq.ParquetFile) -> list[int]:
     return [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
 
 
+def with_types(schema: pa.Schema, types: Mapping[str, pa.DataType]) -> pa.Schema:
+    """The schema with the types of some columns replaced."""
+    return pa.schema([field.with_type(types.get(field.name, field.type)) for field in schema])
+
+
 def as_parquet(path: Path, parquet: Path, names: Mapping[str, Sequence[str]]) -> None:
     """Copies the mapped columns of a CSV file, block by block."""
     options = pyarrow.csv.ReadOptions(block_size=CSV_BLOCK, use_threads=False)
     with pyarrow.csv.open_csv(path, options) as reader:
         schema = reader.schema
-    found = map_columns(schema, names)
+    found = find_columns(names, TABLE_NAMES, schema.names)
+    numbers = {column for name in found.keys() - set(KEYS) for column in found[name]}
     types = {
-        column: pa.float64()
-        for name, columns in found.items()
-        for column in columns
-        # Types are inferred from the first block, where a float may look like an integer.
-        if name not in KEYS and not pa.types.is_boolean(schema.field(column).type)
+        field.name: pa.float64()
+        for field in schema
+        # Types are inferred from the first block, where a float may look like an integer, and one
+        # bad cell makes a column look like text.
+        if field.name in numbers and not pa.types.is_boolean(field.type)
     }
+    map_columns(with_types(schema, types), names)
     wanted = [column for columns in found.values() for column in columns]
     convert = pyarrow.csv.ConvertOptions(column_types=types, include_columns=wanted)
     with (

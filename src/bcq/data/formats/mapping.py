@@ -14,7 +14,7 @@ Names = dict[str, tuple[str, ...]]  # our name -> names in the file, in which * 
 # Common names of each role. `done` is not included: it does not say which kind of end it marks.
 USUAL_NAMES: Names = {
     "episode": ("episode", "episode_id", "trajectory", "trajectory_id"),
-    "step": ("step", "timestep", "time", "timestamp", "t"),
+    "step": ("step", "timestep", "time", "timestamp"),
     "observations": ("observations", "observation", "obs", "states", "state"),
     "actions": ("actions", "action", "acts", "act"),
     "rewards": ("rewards", "reward", "rews", "rew"),
@@ -34,7 +34,15 @@ def parse_columns(words: Sequence[str]) -> Names:
     pairs = [word.split("=", 1) for word in words]
     if any(len(pair) != 2 for pair in pairs):
         raise InputError("columns: give NAME=COLUMN,COLUMN,... for each role, or one mapping file")
+    given = [name for name, _ in pairs]
+    if twice := next((name for name in given if given.count(name) > 1), None):
+        raise InputError(f"columns: {twice} is given twice; separate its columns with commas")
     return check_mapping({name: columns.split(",") for name, columns in pairs}, "columns")
+
+
+def as_words(names: Mapping[str, Sequence[str]]) -> str:
+    """The mapping in the form of the command line: the inverse of `parse_columns`."""
+    return " ".join(f"{role}={','.join(columns)}" for role, columns in names.items())
 
 
 def read_mapping(path: Path) -> Names:

@@ -23,10 +23,8 @@ def read(path: Path, names: Mapping[str, Sequence[str]]) -> Columns:
     try:
         with zipfile.ZipFile(path) as archive:
             members = {Path(name).stem: name for name in archive.namelist() if is_array(name)}
-            arrays = {
-                ours: read_array(archive, members[name])
-                for ours, name in choose_arrays(names, members).items()
-            }
+            chosen = choose_arrays(names, members)
+            arrays = {ours: read_array(archive, members[name]) for ours, name in chosen.items()}
             low, high = (
                 read_array(archive, members[name]) if name in members else None for name in BOUNDS
             )
@@ -34,7 +32,8 @@ def read(path: Path, names: Mapping[str, Sequence[str]]) -> Columns:
         raise error.within(path) from error
     except (OSError, zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError) as error:
         raise InputError(f"{path}: cannot be read as npz: {error}") from error
-    return Columns(str(path), arrays, Provenance(), low, high)
+    used = {ours: (name,) for ours, name in chosen.items()}
+    return Columns(str(path), arrays, Provenance(), low, high, names=used)
 
 
 def is_array(name: str) -> bool:

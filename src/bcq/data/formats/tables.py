@@ -125,7 +125,14 @@ def read(path: Path, names: Mapping[str, Sequence[str]]) -> Columns:
     """Reads the whole table with its rows in order; cut episodes are truncated."""
     with open_log(path, names) as log, explain_read_errors(path):
         arrays = log.window(0, len(log))
-        return Columns(log.source, arrays, Provenance(), rows=log.order, findings=log.findings)
+        return Columns(
+            log.source,
+            arrays,
+            Provenance(),
+            rows=log.order,
+            findings=log.findings,
+            names=log.names,
+        )
 
 
 def parts(
@@ -180,6 +187,12 @@ def open_log(path: Path, names: Mapping[str, Sequence[str]]) -> Iterator[Log]:
             yield log
 
 
+def last_is_whole(cuts: NDArray[np.bool_]) -> bool:
+    """Whether the last episode is as long as most of the others; else the log may end within it."""
+    ends = np.flatnonzero(cuts)
+    return len(ends) > 0 and bool(len(cuts) - 1 - ends[-1] >= np.median(np.diff(ends, prepend=-1)))
+
+
 def put_in_order(source: str, file: pq.ParquetFile, names: Names, size: int) -> Log:
     """Orders the rows by episode and step, and finds where episodes are cut."""
     rows = file.metadata.num_rows
@@ -202,6 +215,7 @@ def put_in_order(source: str, file: pq.ParquetFile, names: Names, size: int) -> 
     cuts = np.zeros(rows, bool)
     if episodes is not None:
         cuts[:-1] = episodes[1:] != episodes[:-1]
+        cuts[-1] = "episode" in names and last_is_whole(cuts)
     if steps is not None:
         findings += find_gaps(steps, cuts, order)
     if "terminated" not in names:
