@@ -24,6 +24,7 @@ from bcq.paper.evidence import (
     NotEnoughError,
     Trial,
     error_above,
+    error_at,
     error_of,
     lead,
     of_the_batch,
@@ -313,6 +314,16 @@ def test_a_mean_that_is_on_the_claimed_side_by_chance_is_undecided() -> None:
     runs = changed("imperfect", "bcq", uneven)
     assert np.mean([r.final for r in runs if (r.task, r.label) == ("imperfect", "bcq")]) > 800
     assert verdict(runs, "strongly outperform the noisy") == UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("estimate", "truth", "error"),
+    [(30, 10, np.log10(2)), (-10, 10, np.log10(2)), (-30, -10, np.log10(2)), (1e-9, 0, 0)],
+)
+def test_the_error_of_an_estimate_is_a_share_of_the_truth(
+    estimate: float, truth: float, error: float
+) -> None:
+    assert error_at({"estimate": estimate, "truth": truth}) == pytest.approx(error)
 
 
 def test_an_untrained_policy_is_no_evidence_of_speed() -> None:

@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from bcq.system.errors import InputError
-from bcq.system.files import last_line, make_directory, replacing, require_regular, write_text
+from bcq.system.files import (
+    last_line,
+    make_directory,
+    replacing,
+    require_regular,
+    write_json,
+    write_text,
+)
 
 
 def test_what_is_written_replaces_the_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
@@ -15,6 +22,12 @@ def test_what_is_written_replaces_the_file_and_leaves_nothing_beside_it(tmp_path
     write_text(path, "größer als zuvor")
     assert path.read_bytes().decode() == "größer als zuvor"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_json_is_written_for_people(tmp_path: Path) -> None:
+    write_json(tmp_path / "notes.json", {"one": [1.5], "two": None})
+    written = (tmp_path / "notes.json").read_text()
+    assert written == '{\n  "one": [\n    1.5\n  ],\n  "two": null\n}\n'
 
 
 def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:

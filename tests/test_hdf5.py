@@ -570,5 +570,9 @@ def test_what_could_not_be_written_is_read_from_memory(tmp_path: Path) -> None:
         file.seek(0)
         assert file.readinto(target) == 10
         assert bytes(target) == b"01234567ab"
+        file.seek(20)
+        file.write(b"further")
+        file.seek(0)
+        assert file.readinto(bytearray(20)) == 14  # what begins after the last byte is not in it
         with pytest.raises(OSError, match="full"):
             file.raise_failure()

@@ -1,7 +1,6 @@
 """Experts: behavioural agents that are trained and ranked; a few are bundled."""
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from bcq.runs.directory import Run, returns_by_step
 from bcq.runs.schedules import BehaviourSchedule
 from bcq.simulation.evaluation import evaluate
 from bcq.system.errors import InputError
-from bcq.system.files import Row, make_directory, read_json, replacing, require_regular, write_text
+from bcq.system.files import Row, make_directory, read_json, replacing, require_regular, write_json
 from bcq.system.seeds import Role, derive
 from bcq.training.policy import Policy
 
@@ -198,7 +197,7 @@ def write_best(choices: Sequence[Choice], kept: Path, *, keep: int) -> list[Path
     ]
     make_directory(kept)
     environment = schedule_of(choices[0].run).env
-    write_text(kept / f"{environment}-ranking.json", json.dumps(ranking, indent=2) + "\n")
+    write_json(kept / f"{environment}-ranking.json", ranking)
     return [
         write_expert(choice, kept / f"{environment}-{rank}.safetensors", rank, ranking)
         for rank, choice in enumerate(choices[:keep])
@@ -236,7 +235,7 @@ def write_expert(choice: Choice, path: Path, rank: int, ranking: list[Row]) -> P
             for name in ("task", "schedule", "settings", "versions", "commit", "threads")
         },
     }
-    write_text(path.with_suffix(".json"), json.dumps(card, indent=2) + "\n")
+    write_json(path.with_suffix(".json"), card)
     with replacing(path) as temporary:
         temporary.write_bytes(safetensors.numpy.save(named_arrays(alone)))
     return path

@@ -1,6 +1,5 @@
 """The batches of the paper (Sections 3.1 and 5, supplement D.3 and F)."""
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from bcq.simulation.environments import Environment, make, task_of
 from bcq.simulation.rollouts import RowNumbers, Step, lockstep
 from bcq.system import interruption
 from bcq.system.errors import InputError, InterruptionError, require_seed
-from bcq.system.files import locked, make_directory, read_json, write_text
+from bcq.system.files import locked, make_directory, read_json, write_json
 from bcq.system.progress import Progress
 from bcq.system.seeds import Role, derive, exploration, reset_seed
 
@@ -244,7 +243,7 @@ def progress_of(directory: Path, recipe: Recipe) -> tuple[int, int]:
 def note_progress(directory: Path, recipe: Recipe, waves: int, rows: int) -> None:
     """Records the number of waves and of rows that are safely on disk."""
     notes = {**recipe.settings(), "waves": waves, "rows": rows}
-    write_text(directory / "progress.json", json.dumps(notes, indent=2) + "\n")
+    write_json(directory / "progress.json", notes)
 
 
 def collect_random(environment: str, *, transitions: int = 5_000, seed: int = 0) -> Dataset:

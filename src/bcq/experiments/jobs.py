@@ -17,7 +17,7 @@ from typing import Protocol
 
 from bcq.runs.origin import Origin
 from bcq.system.errors import DivergenceError
-from bcq.system.files import Row, make_directory, write_text
+from bcq.system.files import Row, make_directory, write_json
 
 THREADS = 1  # of a job: two runs with one thread each are faster than one run with two
 NUMBERS = 2  # raised when CHANGELOG says "numbers changed"; 2: a random stream for each role
@@ -97,9 +97,9 @@ def perform(job: Job, folder: Path) -> None:
     if is_finished(job, folder):
         return
     make_directory(directory)
-    write_text(directory / "job.json", json.dumps(job.as_json(), indent=2) + "\n")
+    write_json(directory / "job.json", job.as_json())
     start = time.perf_counter()
     with suppress(DivergenceError):  # divergence is a result: divergence.json records it
         job.perform(folder)
     notes = {"seconds": round(time.perf_counter() - start, 1), **asdict(Origin.of_this_process())}
-    write_text(directory / "done.json", json.dumps(notes, indent=2) + "\n")
+    write_json(directory / "done.json", notes)

@@ -1,7 +1,6 @@
 """The kinds of jobs that the paper's experiments are made of."""
 
 import hashlib
-import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -23,7 +22,7 @@ from bcq.runs.recording import train_run
 from bcq.runs.schedules import BehaviourSchedule, Schedule
 from bcq.simulation.batches import load
 from bcq.system.errors import InputError
-from bcq.system.files import Row, read_json, write_text
+from bcq.system.files import Row, read_json, write_json
 from bcq.tabular.illustrations import DISCOUNTS, counterexample
 from bcq.tabular.theorems import STATEMENTS, largest
 
@@ -147,7 +146,7 @@ class Batch:
             "largest_reward": float(abs(dataset.rewards).max()),
             "expert_return": self.expert_return(folder),
         }
-        write_text(path.with_suffix(".json"), json.dumps(summary, indent=2) + "\n")
+        write_json(path.with_suffix(".json"), summary)
 
     def collect(self, path: Path, folder: Path) -> Dataset:
         """The transitions."""
@@ -226,7 +225,7 @@ class Training:
         directory = folder / directory_name(self)
         run = train_run(directory, self.config, self.schedule, dataset, scaling="none", resume=True)
         measures = final_measures(run.policy(), dataset, seed=self.schedule.seed)
-        write_text(directory / "measures.json", json.dumps(measures, indent=2) + "\n")
+        write_json(directory / "measures.json", measures)
 
 
 @dataclass(frozen=True)
@@ -262,7 +261,7 @@ class Theory:
             "bcql_values_off_by": largest(*(one.bcql_values_off_by for one in figure_6)),
         }
         path = folder / directory_name(self) / "theory.json"
-        write_text(path, json.dumps(found, indent=2) + "\n")
+        write_json(path, found)
 
 
 def from_json(told: Row) -> Any:

@@ -1,6 +1,5 @@
 """Runs jobs that depend on each other, several at a time, and shows their progress."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -17,7 +16,7 @@ from bcq.experiments.jobs import Job, directory_name, fingerprint, is_finished, 
 from bcq.experiments.kinds import steps_done
 from bcq.system import interruption, progress
 from bcq.system.errors import InterruptionError
-from bcq.system.files import last_line, locked, make_directory, write_text
+from bcq.system.files import last_line, locked, make_directory, write_json
 from bcq.system.progress import duration
 
 POLL = 0.5  # seconds between two checks of the running jobs
@@ -214,7 +213,7 @@ def start_ready(
         waiting.remove(job)
         directory = folder / directory_name(job)
         make_directory(directory)
-        write_text(directory / "job.json", json.dumps(job.as_json(), indent=2) + "\n")
+        write_json(directory / "job.json", job.as_json())
         before = steps_done(job, folder)
         running[slot] = Running(job, engine.start(job, folder, slot), time.monotonic(), before)
 

@@ -1,6 +1,5 @@
 """Reproduces the paper: runs its experiments, draws its figures, judges its claims."""
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ from bcq.paper.judging import VERDICTS
 from bcq.paper.presets import PRESETS, ExperimentName, PresetName
 from bcq.paper.table import table
 from bcq.system.errors import BCQError, InputError, InterruptionError
-from bcq.system.files import Row, read_json, write_text
+from bcq.system.files import Row, read_json, write_json, write_text
 from bcq.system.progress import duration
 
 OTHERS = "other-runs.jsonl"
@@ -78,7 +77,7 @@ def write_results(experiments: Mapping[ExperimentName, list[Job]], out: Path) ->
     write_records(records, out / "runs.jsonl")
     theory = theory_of(experiments["theory"], out / "jobs")
     if theory is not None:
-        write_text(out / "theory.json", json.dumps(theory, indent=2) + "\n")
+        write_json(out / "theory.json", theory)
 
 
 def recorded_in(out: Path) -> list[Record]:

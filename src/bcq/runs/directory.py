@@ -37,6 +37,7 @@ from bcq.system.files import (
     read_json,
     replacing,
     require_regular,
+    write_json,
     write_text,
 )
 from bcq.training.policy import Policy
@@ -73,8 +74,7 @@ class Run:
 
     def write_config(self) -> None:
         """Writes the configuration to config.json."""
-        text = json.dumps(self.config.as_json(), indent=2) + "\n"
-        write_text(self.directory / "config.json", text)
+        write_json(self.directory / "config.json", self.config.as_json())
 
     @property
     def algorithm(self) -> AlgorithmConfig:
@@ -125,7 +125,7 @@ class Run:
             row["value_estimate"] for row in self.read("metrics.jsonl") if "value_estimate" in row
         ]
         notes = {"step": step, "what": what, "last_estimate": (estimates or [None])[-1]}
-        write_text(self.directory / "divergence.json", json.dumps(notes, indent=2) + "\n")
+        write_json(self.directory / "divergence.json", notes)
 
     def divergence(self) -> Row | None:
         """What `note_divergence` recorded, or None."""
@@ -155,7 +155,7 @@ class Run:
             **({"passing": True} if passing else {}),
             "older": older if keep == "all" else older[max(0, len(older) + 1 - keep) :],
         }
-        write_text(self.directory / "checkpoint.json", json.dumps(pointer, indent=2) + "\n")
+        write_json(self.directory / "checkpoint.json", pointer)
         self.remove_leftovers()
 
     def remove_leftovers(self) -> None:

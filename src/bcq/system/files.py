@@ -43,6 +43,11 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def write_json(path: Path, content: Any) -> None:
+    """Replaces a file by JSON that people can read."""
+    write_text(path, json.dumps(content, indent=2) + "\n")
+
+
 def last_line(path: Path) -> str:
     """The last line of a log, or a note that the log is empty."""
     text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""

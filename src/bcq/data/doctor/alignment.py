@@ -93,7 +93,7 @@ def end_offset(batch: StoredBatch, breaks: NDArray[np.float64], *, certain: bool
     there. For unrelated rows its mean is about 0.5; the more ends, the closer to 0.5.
     """
     ends = batch.ends[batch.ends < len(batch) - 3]
-    if len(ends) < 5 or breaks[ends].mean() > 0.75:
+    if len(ends) < 5:
         return None
     needed = 0.9 if certain else max(0.9, 0.5 + 1.3 / np.sqrt(len(ends)))
     episode = np.arange(len(ends))
