@@ -53,7 +53,8 @@ def test_everything_wrong_is_in_one_report(
     printed = capsys.readouterr().out
     assert "2 errors" in printed
     assert "rewards: is nan (one of 2 values that are not finite) [rows 3, 17]" in printed
-    assert "-> remove or repair these rows; `bcq inspect --fix` does this\n" in printed
+    assert "-> remove or repair these rows, or set missing" in printed
+    assert "; `bcq inspect --fix` does this\n" in printed
     assert not Path(path).with_suffix(".png").exists()
 
 

@@ -145,6 +145,53 @@ def test_times_may_be_times(tmp_path: Path) -> None:
     assert_same(bcq.load(write(tmp_path / "log.parquet", log)), expected(table()))
 
 
+# Rows of one episode, shuffled: their times order them.
+TIMES = {
+    None: ["2024-03-09 23:50", "2024-03-10 00:00", "2024-03-10T00:10", "2024-03-10 01:10:00"],
+    "%d.%m.%Y %H:%M": [
+        "31.01.2024 23:50",
+        "01.02.2024 00:00",
+        "1.2.2024 00:10",
+        "01.02.2024 01:10",
+    ],
+    "%m/%d/%y %I:%M %p": [
+        *("01/31/24 11:50 PM", "02/01/24 12:00 AM", "02/01/24 12:10 AM", "02/01/24 01:10 AM"),
+    ],
+}
+
+
+@pytest.mark.parametrize("form", TIMES)
+def test_times_written_as_text_order_the_rows_and_show_gaps(form: str | None, path: Path) -> None:
+    order = [2, 0, 3, 1]
+    log: Table = {
+        "timestamp": np.array(TIMES[form])[order],
+        **{name: np.array(order, float) for name in ("obs_0", "reward")},
+        **{name: np.zeros(4) for name in ("episode", "action_0", "terminated")},
+    }
+    columns = read(write(path, log), Options(step_format=form))
+    assert columns.arrays["rewards"].tolist() == [0, 1, 2, 3]
+    assert columns.arrays["truncated"].tolist() == [0, 0, 1, 0]  # an hour is missing
+    assert {finding.kind for finding in columns.findings} == {"out-of-order", "gap"}
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [(None, "an ISO time"), ("%d/%m/%Y", "a time like %d/%m/%Y")],
+)
+def test_a_time_that_cannot_be_read_is_refused_with_its_row(
+    form: str | None, expected: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow, "BATCH_ROWS", 2)
+    good = "2024-03-10" if form is None else "10/03/2024"
+    log = {name: np.zeros(5) for name in ("obs_0", "action_0", "reward", "terminated")}
+    log["step"] = np.array([good, good, good, "13/13/2024", "14/13/2024"])
+    with pytest.raises(InputError) as caught:
+        read(write(path, log), Options(step_format=form))
+    words = f"step, row 3: '13/13/2024' is neither a number nor {expected}"
+    assert str(caught.value).startswith(f"{path}: {words}; state the format as step_format")
+    assert caught.value.option == "step_format"
+
+
 KEYS = {
     "float": lambda n: pa.array(n / 4, pa.float32()),
     "decimal": lambda n: pa.array([Decimal(int(i)) / 4 for i in n], pa.decimal128(6, 2)),
@@ -233,7 +280,7 @@ def test_faults_are_named_by_their_row_in_the_file(path: Path) -> None:
 def test_a_missing_value_is_a_fault_with_its_row(path: Path) -> None:
     log = table()
     log["obs_1"] = [None if row == 7 else float(v) for row, v in enumerate(log["obs_1"])]
-    assert "observations, row 7: is nan" in refusal(write(path, log))
+    assert "observations, row 7: obs_1 is nan" in refusal(write(path, log))
     log = table()
     log["terminated"] = [None if row == 7 else bool(v) for row, v in enumerate(log["terminated"])]
     assert "terminated, row 7: is nan" in refusal(write(path, log))
@@ -334,7 +381,7 @@ def test_columns_are_mapped_by_words_by_json_and_by_toml(path: Path) -> None:
     as_toml.write_text("\n".join(f"{name} = {json.dumps(v)}" for name, v in MAPPING.items()))
     words = ["observations=x,y", "actions=u,v", "episode=run", "rewards=gain", "terminated=fell"]
     for given in (words, [str(as_json)], [str(as_toml)]):
-        assert_same(bcq.load(path, columns=parse_columns(given)), expected(table()))
+        assert_same(bcq.load(path, columns=parse_columns(given)[0]), expected(table()))
 
 
 def test_patterns_take_columns_in_the_order_of_the_file(path: Path) -> None:
@@ -382,14 +429,30 @@ def test_the_first_usual_name_that_is_there_is_taken() -> None:
 def test_a_mapping_file_has_a_largest_size(tmp_path: Path) -> None:
     path = tmp_path / "map.json"
     path.write_text('{"rewards": "gain"}'.ljust(2**20))
-    assert parse_columns([str(path)]) == {"rewards": ("gain",)}
+    assert parse_columns([str(path)]) == ({"rewards": ("gain",)}, {})
     path.write_text('{"rewards": "gain"}'.ljust(2**20 + 1))
     with pytest.raises(InputError, match="is too large for a mapping file"):
         parse_columns([str(path)])
 
 
 def test_a_column_may_have_an_equals_sign_in_its_name() -> None:
-    assert parse_columns(["rewards=a=b"]) == {"rewards": ("a=b",)}
+    assert parse_columns(["rewards=a=b"]) == ({"rewards": ("a=b",)}, {})
+
+
+def test_a_mapping_says_how_columns_are_read(tmp_path: Path) -> None:
+    (tmp_path / "map.toml").write_text('step = "when"\nstep_format = "%H, %M"\nmissing = "fill"\n')
+    expected = {"step": ("when",)}, {"step_format": "%H, %M", "missing": "fill"}
+    assert parse_columns([str(tmp_path / "map.toml")]) == expected
+    assert parse_columns(["step=when", "step_format=%H, %M", "missing=fill"]) == expected
+    for words, message in (
+        ("missing=guess", "missing: must be refuse or fill or cut"),
+        ("steps=when", "'steps' is not one of episode, step, .*, step_format, missing$"),
+    ):
+        with pytest.raises(InputError, match=message):
+            parse_columns([words])
+    (tmp_path / "map.json").write_text('{"step_format": 7}')
+    with pytest.raises(InputError, match="step_format: must be a text"):
+        parse_columns([str(tmp_path / "map.json")])
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ HINTS = {
     "env": "give it with --env",
     "fix": "`bcq inspect --fix` does this",
     "picture": "give it with --picture",
+    "step_format": "give it with --step-format",
     "policy": "train one with `bcq experts train` and give its folder with --policy",
     "scaling": "`bcq train --scaling standard` sets it",
     "resume": "add --resume to continue it, or give another folder with --out",

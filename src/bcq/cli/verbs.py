@@ -9,6 +9,7 @@ from bcq.cli.application import HINTS, NOTHING_SAVED
 from bcq.data.columns import Finding
 from bcq.data.formats.mapping import as_words, parse_columns
 from bcq.data.formats.minari import PREFIX
+from bcq.data.missing import MissingChoice
 from bcq.data.opening import Options
 from bcq.simulation.environments import make, registered_bounds
 from bcq.system import progress
@@ -40,15 +41,26 @@ class ReadingOptions:
     action_margin: float | None = None
     """take the bounds from the data, plus this share of their range on each side"""
 
+    step_format: str | None = None
+    """format of the times in the column of the step, if they are text but not ISO, such as
+    %d.%m.%Y %H:%M"""
+    missing: MissingChoice | None = None
+    """cells without a value: refuse them (default), fill them with the last value of their episode,
+    or cut out their rows; a reward is never filled"""
+
     def options(self, environment: str | None = None) -> Options:
         """The options for the reader."""
+        names, settings = parse_columns(self.columns) if self.columns else ({}, {})
+        given = {"step_format": self.step_format, "missing": self.missing}
+        settings |= {name: value for name, value in given.items() if value is not None}
         return Options(
-            columns=parse_columns(self.columns) if self.columns else {},
+            columns=names,
             environment=environment,
             action_low=self.action_low,
             action_high=self.action_high,
             action_margin=self.action_margin,
             bounds_of=registered_bounds,
+            **settings,  # type: ignore[arg-type] # of the right kind: checked where they were read
         )
 
 

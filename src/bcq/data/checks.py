@@ -1,6 +1,6 @@
 """Errors that make a batch unusable, each with its rows and its remedy."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -96,17 +96,21 @@ def different_lengths(arrays: Mapping[str, Column]) -> Iterator[Finding]:
             )
 
 
-def not_finite(arrays: Mapping[str, Column]) -> Iterator[Finding]:
+def not_finite(
+    arrays: Mapping[str, Column], names: Mapping[str, Sequence[str]]
+) -> Iterator[Finding]:
     """NaN and infinity would spread to every weight; numbers too large for float32 count too."""
     for name, values in arrays.items():
         bad = ~np.isfinite(values)
         if bad.any():
             place = tuple(int(index[0]) for index in np.nonzero(bad))
+            named = values.ndim == 2 and len(names.get(name, ())) == values.shape[1]
+            column = f"{names[name][place[1]]} " if named else ""
             yield Finding(
                 "not-finite",
                 name,
-                f"is {values[place]} (one of {int(bad.sum())} values that are not finite)",
-                "remove or repair these rows",
+                f"{column}is {values[place]} (one of {int(bad.sum())} values that are not finite)",
+                "remove or repair these rows, or set missing to fill or cut if cells are missing",
                 "one such number spreads to every weight; numbers too large for float32 count too",
                 np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1)),
                 option="fix",
@@ -125,12 +129,8 @@ def not_flags(arrays: Mapping[str, Column]) -> Iterator[Finding]:
                 yield Finding("not-a-flag", name, problem, remedy, why, bad)
 
 
-# Each of these checks relies on the ones before it. The checks in CONTENT look at single values
-# and do not depend on each other.
+# Each of these checks relies on the ones before it.
 STRUCTURE: tuple[Check, ...] = (missing_fields, not_numbers, wrong_shapes, different_lengths)
-
-
-CONTENT: tuple[Check, ...] = (not_finite, not_flags)
 
 
 def out_of_bounds(actions: Floats, bounds: ActionBounds) -> Iterator[Finding]:
@@ -178,13 +178,19 @@ class Checked:
         return self.bounds
 
 
+def is_well_formed(columns: Columns) -> bool:
+    """Whether every field is there, with numbers in the right shape."""
+    arrays = as_stored_all(columns.arrays)
+    return not any(next(look(arrays), None) for look in STRUCTURE)
+
+
 def check(columns: Columns, bounds: ActionBounds | None = None) -> Checked:
     """Finds all errors of the columns; `bounds` override those of the file."""
     columns = replace(columns, arrays=as_stored_all(columns.arrays))
     for look in STRUCTURE:
         if found := tuple(look(columns.arrays)):
             return Checked(columns, None, found)
-    found = tuple(finding for look in CONTENT for finding in look(columns.arrays))
+    found = (*not_finite(columns.arrays, columns.names), *not_flags(columns.arrays))
     actions = columns.arrays["actions"]
     bounds = bounds or bounds_of(columns, actions.shape[1])
     return Checked(columns, bounds, (*found, *out_of_bounds(actions, bounds)))

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from bcq.data.bounds import ActionBounds
-from bcq.data.checks import Checked, check
+from bcq.data.checks import Checked, check, is_well_formed
 from bcq.data.columns import Column, Columns
 from bcq.data.formats import hdf5, minari, npz
+from bcq.data.missing import MissingChoice, handle_missing
 from bcq.system.errors import InputError
 from bcq.system.files import require_regular
 
@@ -37,6 +38,8 @@ class Options:
     action_low: Sequence[float] | None = None
     action_high: Sequence[float] | None = None
     action_margin: float | None = None
+    step_format: str | None = None
+    missing: MissingChoice = "refuse"
     bounds_of: Callable[[str | None], ActionBounds | None] = (
         no_known_bounds  # of an environment, by name
     )
@@ -67,7 +70,7 @@ def read(path: str | Path, options: Options) -> Columns:
     if path.suffix in TABLES:
         from bcq.data.formats import tables  # noqa: PLC0415 - pyarrow takes a quarter of a second to import
 
-        return tables.read(path, options.columns)
+        return tables.read(path, options.columns, options.step_format)
     if path.suffix == ".npz":
         return npz.read(path, options.columns)
     if options.columns:
@@ -95,6 +98,8 @@ def locate(name: str | Path) -> Path:
 def open_batch(source: str | Path, options: Options) -> Checked:
     """Reads a file and checks it, with the bounds that `bcq.load` describes."""
     columns = read(source, options)
+    if is_well_formed(columns):
+        columns = handle_missing(columns, options.missing)
     own = columns.action_low is not None or columns.action_high is not None
     bounds = bounds_for(
         options,

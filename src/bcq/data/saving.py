@@ -24,14 +24,15 @@ class Converted(NamedTuple):
 def convert(source: str | Path, target: str | Path, options: Options) -> Converted:
     """Reads a batch and writes it.
 
-    A table is converted to HDF5 in parts, so it can be larger than memory.
+    A table is converted to HDF5 in parts, so it can be larger than memory; not if missing cells
+    are to be filled or cut out.
     """
     require_new(target)
     path = locate(source)
-    if path.suffix in TABLES and not is_minari(target):
+    if path.suffix in TABLES and not is_minari(target) and options.missing == "refuse":
         from bcq.data.formats import tables  # noqa: PLC0415 - pyarrow takes a quarter of a second to import
 
-        with tables.open_log(path, options.columns) as log:
+        with tables.open_log(path, options.columns, options.step_format) as log:
             bounds = bounds_for(options, own=False, environment=None, seen=log.action_range)
             parts = tables.parts(log, bounds, options.environment)
             return Converted(hdf5.write_parts(parts, Path(target)), log.findings, log.names)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bcq.data.dataset import Dataset
+from bcq.data.missing import MissingChoice
 from bcq.data.opening import Options, open_batch
 from bcq.simulation.environments import registered_bounds
 
@@ -16,6 +17,8 @@ def load(
     action_low: Sequence[float] | None = None,
     action_high: Sequence[float] | None = None,
     action_margin: float | None = None,
+    step_format: str | None = None,
+    missing: MissingChoice = "refuse",
 ) -> Dataset:
     """Reads a batch and checks it: HDF5, npz, CSV, Parquet, or a Minari data set.
 
@@ -23,6 +26,10 @@ def load(
     are not usual. Action bounds: those given, or those of the data widened on each side by
     `action_margin` of their range, else the file's, else the environment's (the one given or the
     one the file names), else [-1, 1] if every action fits.
+
+    `step_format` is the format of the times in the column of the step, if they are text but not
+    ISO. `missing` says what is done with cells without a value: refuse them, fill them with the
+    last value of their episode, or cut out their rows. A reward is never filled.
     """
     options = Options(
         columns=columns or {},
@@ -30,6 +37,8 @@ def load(
         action_low=action_low,
         action_high=action_high,
         action_margin=action_margin,
+        step_format=step_format,
+        missing=missing,
         bounds_of=registered_bounds,
     )
     return Dataset.from_checked(open_batch(path, options))

@@ -169,10 +169,11 @@ def outliers(batch: StoredBatch) -> Iterator[Finding]:
             leaps = top[1:] / np.maximum(top[:-1], high - low) if high > low else np.zeros(1)
             if leaps.max() > 10:
                 rows = np.flatnonzero(distance >= top[1:][np.argmax(leaps)])
+                where = f"{batch.in_words(field, [i])} " if values.ndim == 2 else ""
                 yield Finding(
                     "outlier",
                     field,
-                    f"column {i} is {column[rows[0]]:.4g} there, but between {low:.4g} and "
+                    f"{where}is {column[rows[0]]:.4g} there, but between {low:.4g} and "
                     f"{high:.4g} in 98% of rows",
                     "check these rows: units, sensor faults, placeholders for a missing value",
                     "the largest numbers dominate a squared error",

@@ -5,7 +5,9 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import get_args
 
+from bcq.data.missing import MissingChoice
 from bcq.system.errors import InputError
 from bcq.system.files import require_regular
 
@@ -24,11 +26,16 @@ USUAL_NAMES: Names = {
     "qpos": ("qpos",),
     "qvel": ("qvel",),
 }
+# How the columns are read, with the choices if there are few.
+SETTINGS: Mapping[str, tuple[str, ...]] = {"step_format": (), "missing": get_args(MissingChoice)}
 LARGEST_FILE = 2**20  # bytes of a mapping file
 
 
-def parse_columns(words: Sequence[str]) -> Names:
-    """`observations=x,y actions=torque ...` on the command line, or the name of a mapping file."""
+def parse_columns(words: Sequence[str]) -> tuple[Names, dict[str, str]]:
+    """`observations=x,y actions=torque ...` on the command line, or the name of a mapping file.
+
+    Returns the columns by role, and the settings (`SETTINGS`).
+    """
     if len(words) == 1 and "=" not in words[0]:
         return read_mapping(Path(words[0]))
     pairs = [word.split("=", 1) for word in words]
@@ -37,7 +44,8 @@ def parse_columns(words: Sequence[str]) -> Names:
     given = [name for name, _ in pairs]
     if twice := next((name for name in given if given.count(name) > 1), None):
         raise InputError(f"columns: {twice} is given twice; separate its columns with commas")
-    return check_mapping({name: columns.split(",") for name, columns in pairs}, "columns")
+    content = {name: text if name in SETTINGS else text.split(",") for name, text in pairs}
+    return check_mapping(content, "columns")
 
 
 def as_words(names: Mapping[str, Sequence[str]]) -> str:
@@ -45,7 +53,7 @@ def as_words(names: Mapping[str, Sequence[str]]) -> str:
     return " ".join(f"{role}={','.join(columns)}" for role, columns in names.items())
 
 
-def read_mapping(path: Path) -> Names:
+def read_mapping(path: Path) -> tuple[Names, dict[str, str]]:
     """Reads a mapping file (JSON or TOML): each name with its column or list of columns."""
     require_regular(path)
     try:
@@ -62,17 +70,25 @@ def read_mapping(path: Path) -> Names:
     return check_mapping(content, str(path))
 
 
-def check_mapping(content: Mapping[str, object], source: str) -> Names:
-    """Checks the form of a mapping."""
+def check_mapping(content: Mapping[str, object], source: str) -> tuple[Names, dict[str, str]]:
+    """Checks the form of a mapping; columns and settings."""
     names: Names = {}
+    settings: dict[str, str] = {}
     for name, value in content.items():
+        if name in SETTINGS:
+            allowed = SETTINGS[name]
+            if not isinstance(value, str) or (allowed and value not in allowed):
+                raise InputError(f"{source}: {name}: must be {' or '.join(allowed) or 'a text'}")
+            settings[name] = value
+            continue
         columns = [value] if isinstance(value, str) else value
         if name not in USUAL_NAMES:
-            raise InputError(f"{source}: {name!r} is not one of {', '.join(USUAL_NAMES)}")
+            known = ", ".join((*USUAL_NAMES, *SETTINGS))
+            raise InputError(f"{source}: {name!r} is not one of {known}")
         if not isinstance(columns, list) or not all(isinstance(c, str) and c for c in columns):
             raise InputError(f"{source}: {name}: must be a column or a list of columns")
         names[name] = tuple(columns)
-    return names
+    return names, settings
 
 
 def find_columns(names: Mapping[str, Sequence[str]], usual: Names, present: list[str]) -> Names:

@@ -1,11 +1,12 @@
 """The order of rows by episode and step, and where episodes are cut."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -17,34 +18,85 @@ from bcq.system.errors import InputError
 GAP = 1.5  # times the median step: a longer one means that rows are missing
 
 
-def read_key(file: pq.ParquetFile, names: Names, name: str) -> NDArray[Any] | None:
+def read_key(
+    file: pq.ParquetFile, names: Names, name: str, numbers: "EpisodeNumbers | StepNumbers"
+) -> NDArray[Any] | None:
     """Reads the column of episodes or of steps as numbers."""
     if name not in names:
         return None
-    known: dict[str, int] = {}  # episodes by text, numbered as they appear
     found = [np.empty(0, np.int64)]
     for batch in record_batches(file, names, [name]):
-        column = batch.column(0)
+        column, before = batch.column(0), sum(map(len, found))
         if column.null_count:
-            first = sum(map(len, found)) + int(np.argmax(column.is_null().to_numpy(False)))
+            first = before + int(np.argmax(column.is_null().to_numpy(False)))
             raise InputError(f"{name}, row {first}: is missing; every row needs a value")
-        found.append(key_numbers(column, known))
+        of = pa.types
+        if of.is_temporal(column.type):
+            width = pa.int32() if column.type.bit_width == 32 else pa.int64()
+            found.append(column.cast(width).to_numpy().astype(np.int64))
+        elif of.is_integer(column.type) or of.is_boolean(column.type):
+            found.append(column.cast(pa.int64()).to_numpy(zero_copy_only=False))
+        elif of.is_floating(column.type) or of.is_decimal(column.type):
+            found.append(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
+        else:
+            found.append(numbers.of_text(column, before))
     return np.concatenate(found[1:] or found)
 
 
-def key_numbers(column: pa.Array, known: dict[str, int]) -> NDArray[Any]:
-    """Keys as numbers; only text loses its order."""
-    of = pa.types
-    if of.is_temporal(column.type):
-        width = pa.int32() if column.type.bit_width == 32 else pa.int64()
-        return column.cast(width).to_numpy().astype(np.int64)
-    if of.is_integer(column.type) or of.is_boolean(column.type):
-        return column.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    if of.is_floating(column.type) or of.is_decimal(column.type):
-        return column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    encoded = column if of.is_dictionary(column.type) else column.dictionary_encode()
-    codes = [known.setdefault(text, len(known)) for text in encoded.dictionary.to_pylist()]
-    return np.array(codes, np.int64)[encoded.indices.to_numpy()]
+@dataclass
+class EpisodeNumbers:
+    """Episodes named by text, numbered as they appear."""
+
+    known: dict[str, int] = field(default_factory=dict)
+
+    def of_text(self, column: pa.Array, before: int) -> NDArray[Any]:
+        """One number per row; `before` rows were read already."""
+        del before
+        dictionary = pa.types.is_dictionary(column.type)
+        encoded = column if dictionary else column.dictionary_encode()
+        texts = encoded.dictionary.to_pylist()
+        codes = [self.known.setdefault(text, len(self.known)) for text in texts]
+        return np.array(codes, np.int64)[encoded.indices.to_numpy()]
+
+
+@dataclass(frozen=True)
+class StepNumbers:
+    """Times written as text, in microseconds: in a stated format, or ISO 8601."""
+
+    format: str | None  # as for strftime
+
+    def of_text(self, column: pa.Array, before: int) -> NDArray[Any]:
+        """One number per row; `before` rows were read already."""
+        texts = column.cast(pa.string())
+        if self.format is None:
+            times = iso_times(texts)
+        else:
+            times = pc.strptime(texts, format=self.format, unit="us", error_is_null=True)
+        if times.null_count:
+            row = int(np.argmax(times.is_null().to_numpy(False)))
+            expected = "an ISO time" if self.format is None else f"a time like {self.format}"
+            raise InputError(
+                f"step, row {before + row}: {texts[row].as_py()!r} is neither a number nor "
+                f"{expected}; state the format as step_format, for example %d.%m.%Y %H:%M",
+                option="step_format",
+            )
+        return times.cast(pa.int64()).to_numpy()
+
+
+def iso_times(texts: pa.Array) -> pa.Array:
+    """ISO times; null where a text is not one."""
+    try:
+        return texts.cast(pa.timestamp("us"))
+    except pa.ArrowInvalid:  # one at a time, to find which
+        return pa.array([one_iso_time(text) for text in texts], pa.timestamp("us"))
+
+
+def one_iso_time(text: pa.Scalar) -> Any:
+    """The time, or None."""
+    try:
+        return text.cast(pa.timestamp("us")).as_py()
+    except pa.ArrowInvalid:
+        return None
 
 
 def is_in_order(episodes: NDArray[Any], steps: NDArray[Any] | None) -> bool:

@@ -39,7 +39,15 @@ from bcq.data.formats.arrow import (
     record_batches,
 )
 from bcq.data.formats.mapping import Names
-from bcq.data.formats.order import find_gaps, is_in_order, no_terminals, read_key, rows_moved
+from bcq.data.formats.order import (
+    EpisodeNumbers,
+    StepNumbers,
+    find_gaps,
+    is_in_order,
+    no_terminals,
+    read_key,
+    rows_moved,
+)
 from bcq.system.errors import InputError
 
 WINDOW_BYTES = 2**26  # of numbers in memory at a time while a table is converted
@@ -121,9 +129,9 @@ class Log:
         return low, high
 
 
-def read(path: Path, names: Mapping[str, Sequence[str]]) -> Columns:
+def read(path: Path, names: Mapping[str, Sequence[str]], step_format: str | None = None) -> Columns:
     """Reads the whole table with its rows in order; cut episodes are truncated."""
-    with open_log(path, names) as log, explain_read_errors(path):
+    with open_log(path, names, step_format) as log, explain_read_errors(path):
         arrays = log.window(0, len(log))
         return Columns(
             log.source,
@@ -144,7 +152,9 @@ def parts(
         with explain_read_errors(Path(log.source)):
             arrays = log.window(start, ahead)
         rows = np.arange(start, ahead) if log.order is None else log.order[start:ahead]
-        checked = check(Columns(log.source, arrays, Provenance(environment), rows=rows), bounds)
+        origin = Provenance(environment)
+        window = Columns(log.source, arrays, origin, rows=rows, names=log.names)
+        checked = check(window, bounds)
         own = checked.require_sound()
         arrays = transitions(checked.columns)
         ahead_is_there = (
@@ -169,7 +179,9 @@ def window_ends(log: Log) -> list[int]:
 
 
 @contextmanager
-def open_log(path: Path, names: Mapping[str, Sequence[str]]) -> Iterator[Log]:
+def open_log(
+    path: Path, names: Mapping[str, Sequence[str]], step_format: str | None = None
+) -> Iterator[Log]:
     """Opens a table and orders its rows; a CSV file is first copied to a temporary Parquet file."""
     with explain_read_errors(path), explain_temporary_disk_errors():
         temporary = TemporaryDirectory()
@@ -183,7 +195,7 @@ def open_log(path: Path, names: Mapping[str, Sequence[str]]) -> Iterator[Log]:
         with file:
             with explain_read_errors(path):
                 names = map_columns(file.schema_arrow, names)
-                log = put_in_order(str(path), file, names, parquet.stat().st_size)
+                log = put_in_order(str(path), file, names, parquet.stat().st_size, step_format)
             yield log
 
 
@@ -193,14 +205,17 @@ def last_is_whole(cuts: NDArray[np.bool_]) -> bool:
     return len(ends) > 0 and bool(len(cuts) - 1 - ends[-1] >= np.median(np.diff(ends, prepend=-1)))
 
 
-def put_in_order(source: str, file: pq.ParquetFile, names: Names, size: int) -> Log:
+def put_in_order(
+    source: str, file: pq.ParquetFile, names: Names, size: int, step_format: str | None
+) -> Log:
     """Orders the rows by episode and step, and finds where episodes are cut."""
     rows = file.metadata.num_rows
     if rows == 0:
         raise InputError("has no rows")
     if rows > ROWS_PER_BYTE * size:
         raise InputError(f"claims {rows:,} rows in {size:,} bytes; its header is damaged")
-    episodes, steps = (read_key(file, names, name) for name in KEYS)
+    episodes = read_key(file, names, "episode", EpisodeNumbers())
+    steps = read_key(file, names, "step", StepNumbers(step_format))
     findings: list[Finding] = []
     order = None
     if episodes is None and steps is not None:
