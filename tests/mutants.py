@@ -1997,6 +1997,35 @@ MUTANTS = [
             ("runs/recording.py", 'if choice == "auto":', "if False:"),
         )
     ),
+    # Missing cells filled from another episode, or counted wrongly; times in the order they appear.
+    *(
+        Mutant("data/missing.py", old, new, "test_missing.py")
+        for old, new in (
+            ("known = last >= begins[:, None]", "known = last >= 0"),
+            ('FILLED = ("observations", "actions")', 'FILLED = ("observations",)'),
+            (
+                "arrays, kept = without_rows(arrays, bad)",
+                "arrays, kept = without_rows(arrays, ~bad)",
+            ),
+            ("np.sort(rows[touched])", "np.sort(rows[bad])"),
+            ('flags["terminated"] | flags["truncated"]', 'flags["terminated"]'),
+        )
+    ),
+    Mutant(
+        "data/formats/order.py",
+        "before + row}",
+        "row}",
+        "test_tables.py",
+    ),
+    Mutant(
+        "data/formats/tables.py", "np.median(np.diff(ends", "np.min(np.diff(ends", "test_tables.py"
+    ),
+    Mutant(
+        "data/doctor/alignment.py",
+        "without_reaction(now[two + row], acted[two + row])",
+        "acted[two + row]",
+        "test_doctor.py",
+    ),
     Mutant("paper/table.py", "[2.5, 97.5]", "[10, 90]", "test_table.py"),
     Mutant(
         "paper/table.py",
