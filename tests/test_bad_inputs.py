@@ -153,8 +153,8 @@ CSVS = {
     "an action out of bounds": HEADER + LINES + "0.5,25,1,0\n",
     "a flag of 3": HEADER + LINES + "0.5,0.25,1,3\n",
     "one row that needs a successor": HEADER + "0.5,0.25,1,0\n",
-    "one step twice": "t," + HEADER + "".join(f"1,{line}\n" for line in LINES.split()),
-    "no step": "t," + HEADER + "1,0.5,0.25,1,0\n,0.5,0.25,1,0\n",
+    "one step twice": "step," + HEADER + "".join(f"1,{line}\n" for line in LINES.split()),
+    "no step": "step," + HEADER + "1,0.5,0.25,1,0\n,0.5,0.25,1,0\n",
 }
 
 

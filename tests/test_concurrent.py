@@ -228,7 +228,7 @@ def test_a_batch_without_a_complete_episode_is_refused_before_anything_is_writte
 def test_a_concurrent_run_is_concurrent_training_to_the_last_complete_episode(
     tmp_path: Path,
 ) -> None:
-    run = bcq.train_run(tmp_path / "run", CLONING, SCHEDULE, BUFFER)
+    run = bcq.train_run(tmp_path / "run", CLONING, SCHEDULE, BUFFER, scaling="none")
     assert run.checkpoint_step() == 230
     assert [row["step"] for row in run.read("metrics.jsonl")] == [100, 200, 230]
     stored = json.loads((tmp_path / "run" / "config.json").read_text())["schedule"]

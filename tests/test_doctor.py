@@ -727,7 +727,7 @@ def test_a_value_ten_times_as_far_out_as_all_others_is_told(
     if told:
         assert found["outlier"].field == field
         assert rows_of(arrays, "outlier") == [70]
-        words = f"column {0 if field == 'rewards' else 2} is {value:g} there"
+        words = f"{'' if field == 'rewards' else 'column 2 '}is {value:g} there"
         assert found["outlier"].problem.startswith(words)
     fewer = {name: values[1:] for name, values in arrays.items()}
     assert "outlier" not in findings(fewer)

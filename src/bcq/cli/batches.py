@@ -40,19 +40,20 @@ class Inspect(Verb):
 
         if self.fix is not None:
             require_new(self.fix)
+        checked = open_batch(self.data, self.reading.options(existing(self.env)))
         picture = self.picture or beside(self.data).with_suffix(".png")
         inspection.require_own(picture)
-        checked = open_batch(self.data, self.reading.options(existing(self.env)))
         examination = examine(checked)
         findings = [with_hint(finding) for finding in examination.findings]
         wrong = sum(finding.severity == "error" for finding in findings)
+        if self.fix is not None:
+            repaired = Dataset.from_columns(examination.repaired(), checked.bounds)
+            save(repaired, self.fix)
         if not wrong:
             self.show(Dataset.from_checked(checked), checked.columns.names, findings, picture)
         else:
             print(json.dumps({"findings": as_json(findings)}) if self.json else as_text(findings))
         if self.fix is not None:
-            repaired = Dataset.from_columns(examination.repaired(), checked.bounds)
-            save(repaired, self.fix)
             rows = len(checked.columns.arrays["rewards"])
             progress.say(f"{self.fix}: {len(repaired):,} transitions of {rows:,} rows")
         elif wrong:
