@@ -563,6 +563,7 @@ def test_what_could_not_be_written_is_read_from_memory(tmp_path: Path) -> None:
         file.failure = OSError("full")
         file.seek(8)
         assert file.write(b"abcdef") == 6  # kept: two bytes over what is there, four beyond
+        assert (tmp_path / "file").stat().st_size == 10
         target = bytearray(10)
         file.seek(5)
         assert file.readinto(target) == 9

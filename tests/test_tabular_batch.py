@@ -183,6 +183,22 @@ def test_s_in_b_means_that_a_tuple_begins_there_else_every_batch_would_be_cohere
     assert not is_coherent(batch)
 
 
+@pytest.mark.parametrize(
+    ("count", "named"),
+    [
+        (1, "(0, 0, 1);"),
+        (3, "(0, 0, 1), (0, 0, 1), (0, 0, 1);"),
+        (4, "(0, 0, 1), (0, 0, 1), (0, 0, 1) and 1 more;"),
+        (6, "(0, 0, 1), (0, 0, 1), (0, 0, 1) and 3 more;"),
+    ],
+)
+def test_the_first_three_dead_ends_are_named(count: int, named: str) -> None:
+    batch = steps(LINE, *[(0, 0, 1)] * count)
+    with pytest.raises(InputError) as caught:
+        bcql_fixed_point(LINE, batch, np.zeros((6, 2)))
+    assert f"no tuple starts at the s' of (s, a, s') {named}" in str(caught.value)
+
+
 def test_a_trajectory_cut_by_a_time_limit_is_not_coherent() -> None:
     onward = deterministic_policy(np.zeros(6, np.int64), 2)
     cut = collect(LINE, onward, np.random.default_rng(0), episodes=1, time_limit=3)

@@ -347,9 +347,9 @@ def test_what_cannot_be_measured_is_said_in_one_sentence(tmp_path: Path) -> None
     assert not list(tmp_path.iterdir())
     with pytest.raises(bcq.InputError, match="no value function"):
         measure_values(Policy(Restless(), dataset.task), dataset, NAME, discount=DISCOUNT)
-    half = replace(dataset, qvel=None)
-    with pytest.raises(bcq.InputError, match="no simulator states"):
-        true_values(policy_for(half), half, NAME, np.arange(2), DISCOUNT, 0)
+    for half in (replace(dataset, qvel=None), replace(dataset, qpos=None)):
+        with pytest.raises(bcq.InputError, match="no simulator states"):
+            true_values(policy_for(half), half, NAME, np.arange(2), DISCOUNT, 0)
 
 
 def test_a_run_without_values_is_not_measured(tmp_path: Path) -> None:
