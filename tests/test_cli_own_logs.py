@@ -135,6 +135,25 @@ def test_the_columns_that_were_used_are_always_told(capsys: pytest.CaptureFixtur
     assert json.loads(capsys.readouterr().out)["columns"] == {}
 
 
+def test_reading_a_large_table_shows_progress(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("bcq.system.progress.EVERY", 0.0)
+    Path("log.csv").write_text(LOG)
+    reading = ["--columns", *ROLES, "--action-margin", "0"]
+    main(["inspect", "log.csv", *reading])
+    said = capsys.readouterr().err
+    size = len(LOG)
+    for words in (
+        f"reading log.csv: {size:,} of {size:,} bytes",
+        "loading log.csv: 960 of 960 rows",
+        "checking the batch: 16 of 16 checks",
+    ):
+        assert words in said
+    main(["convert", "log.csv", "log.hdf5", *reading])
+    assert "converting log.csv: 1 of 1 parts" in capsys.readouterr().err
+
+
 def test_a_column_named_t_is_not_taken_for_the_step() -> None:
     Path("log.csv").write_text(LOG.replace("day", "episode"))
     columns = {"actions": ["power"], "rewards": ["pay"]}

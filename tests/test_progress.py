@@ -2,6 +2,7 @@
 
 import io
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,16 @@ def test_a_short_loop_leaves_no_line_in_a_log(
 ) -> None:
     assert list(progress.over([3, 1, 2], "measuring", "job")) == [3, 1, 2]
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("delay", "shown"), [(0.0, True), (0.01, True), (60.0, False)])
+def test_a_loop_that_ends_soon_needs_no_bar(
+    delay: float, shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", screen := Screen())
+    for _ in progress.over(range(2), "checking", "check", delay=delay):
+        time.sleep(0.15)  # a bar is drawn ten times per second at most
+    assert ("checking" in screen.getvalue()) == shown
 
 
 def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,8 +61,17 @@ def duration(seconds: float) -> str:
 class Progress:
     """Progress of one loop of known length."""
 
-    def __init__(self, what: str, total: int, unit: str, *, done: int = 0, shown: bool = True):
-        self.what, self.total, self.unit = what, total, unit
+    def __init__(
+        self,
+        what: str,
+        total: int,
+        unit: str,
+        *,
+        done: int = 0,
+        shown: bool = True,
+        delay: float = 0.0,  # seconds: a loop that ends sooner shows no bar
+    ):
+        self.what, self.total, self.unit, self.delay = what, total, unit, delay
         self.done = self.before = done
         self.remark = ""
         self.shown = shown and not silent
@@ -71,7 +80,13 @@ class Progress:
 
     def __enter__(self) -> Self:
         if self.shown and sys.stderr.isatty():
-            self.bar = tqdm(desc=self.what, total=self.total, initial=self.done, unit=self.unit)
+            self.bar = tqdm(
+                desc=self.what,
+                total=self.total,
+                initial=self.done,
+                unit=self.unit,
+                delay=self.delay,
+            )
         return self
 
     def __exit__(
@@ -108,9 +123,9 @@ class Progress:
         )
 
 
-def over(items: Collection[Item], what: str, unit: str) -> Iterator[Item]:
+def over(items: Collection[Item], what: str, unit: str, *, delay: float = 0.0) -> Iterator[Item]:
     """Yields the items and shows the progress."""
-    with Progress(what, len(items), unit) as progress:
+    with Progress(what, len(items), unit, delay=delay) as progress:
         for item in items:
             yield item
             progress.advance()

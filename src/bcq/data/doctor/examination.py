@@ -35,7 +35,7 @@ from bcq.data.doctor.numbers import (
 from bcq.data.doctor.report import SEVERITIES
 from bcq.data.doctor.stored_batch import AdvisoryCheck, StoredBatch
 from bcq.data.episodes import cut, stored_truncated, without_rows
-from bcq.system import interruption
+from bcq.system import interruption, progress
 
 DISCOUNT = 0.99  # the paper's
 
@@ -104,7 +104,8 @@ def examine(checked: Checked, *, discount: float | None = DISCOUNT) -> Examinati
     batch = stored_batch(arrays, checked.columns.names, checked.bounds, discount)
     advice: list[Finding] = []
     with np.errstate(over="ignore", invalid="ignore"):  # differences of very large numbers
-        for look in ADVISORY_CHECKS if len(kept) else ():
+        checks = ADVISORY_CHECKS if len(kept) else ()
+        for look in progress.over(checks, "checking the batch", "check", delay=1):
             interruption.check()
             advice += (replace(finding, rows=kept[finding.rows]) for finding in look(batch))
     return Examination(checked, (*checked.errors, *advice))

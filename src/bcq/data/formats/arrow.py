@@ -15,6 +15,7 @@ from bcq.data.columns import MATRICES
 from bcq.data.formats.mapping import USUAL_NAMES, Names, find_columns
 from bcq.system import interruption
 from bcq.system.errors import InputError
+from bcq.system.progress import Progress
 
 KEYS = ("episode", "step")
 
@@ -144,10 +145,13 @@ def as_parquet(path: Path, parquet: Path, names: Mapping[str, Sequence[str]]) ->
     wanted = [column for columns in found.values() for column in columns]
     convert = pyarrow.csv.ConvertOptions(column_types=types, include_columns=wanted)
     with (
-        pyarrow.csv.open_csv(path, options, convert_options=convert) as reader,
+        path.open("rb") as content,
+        pyarrow.csv.open_csv(content, options, convert_options=convert) as reader,
         explain_temporary_disk_errors(),
         pq.ParquetWriter(parquet, reader.schema, compression="lz4") as writer,
+        Progress(f"reading {path.name}", path.stat().st_size, "byte", delay=1) as progress,
     ):
         for batch in reader:
             writer.write_batch(batch)
+            progress.advance(content.tell() - progress.done)
             interruption.check()

@@ -1,6 +1,6 @@
 """CSV and Parquet logs: one row per step, read in batches, never as Python objects."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,6 +49,7 @@ from bcq.data.formats.order import (
     rows_moved,
 )
 from bcq.system.errors import InputError
+from bcq.system.progress import Progress, over
 
 WINDOW_BYTES = 2**26  # of numbers in memory at a time while a table is converted
 ROWS_PER_BYTE = 10_000  # more than any encoding of a log reaches
@@ -77,7 +78,9 @@ class Log:
         places[self.order] = np.arange(len(self.order))
         return places
 
-    def window(self, start: int, stop: int) -> dict[str, Column]:
+    def window(
+        self, start: int, stop: int, advance: Callable[[int], None] = lambda rows: None
+    ) -> dict[str, Column]:
         """Reads places [start, stop) from the row groups that may contain them."""
         arrays = self.empty(stop - start)
         ends = np.cumsum([0, *group_sizes(self.file)]).tolist()
@@ -92,6 +95,7 @@ class Log:
                 inside = (places >= start) & (places < stop)
                 if inside.any():
                     self.put(arrays, batch, places[inside] - start, inside)
+                advance(len(batch))
                 if self.places is None and first >= stop:
                     break
         return cut(arrays, self.cuts[start:stop])
@@ -132,7 +136,8 @@ class Log:
 def read(path: Path, names: Mapping[str, Sequence[str]], step_format: str | None = None) -> Columns:
     """Reads the whole table with its rows in order; cut episodes are truncated."""
     with open_log(path, names, step_format) as log, explain_read_errors(path):
-        arrays = log.window(0, len(log))
+        with Progress(f"loading {path.name}", len(log), "row", delay=1) as progress:
+            arrays = log.window(0, len(log), progress.advance)
         return Columns(
             log.source,
             arrays,
@@ -147,7 +152,8 @@ def parts(
     log: Log, bounds: ActionBounds | None, environment: str | None = None
 ) -> Iterator[Dataset]:
     """The table as consecutive batches, so that it is never completely in memory."""
-    for start, stop in pairwise(window_ends(log)):
+    windows = list(pairwise(window_ends(log)))
+    for start, stop in over(windows, f"converting {Path(log.source).name}", "part", delay=1):
         ahead = min(stop + 1, len(log))  # the row after the last gives its next observation
         with explain_read_errors(Path(log.source)):
             arrays = log.window(start, ahead)
