@@ -338,7 +338,10 @@ def test_a_reader_that_leaves_early_is_no_error(arguments: tuple[str, ...]) -> N
         (("collect", "imperfect"), ["--policy", "--noise", "--random-probability", "--seed"]),
         (("experts",), ["train", "list"]),
         (("experts", "train"), ["--env", "--seeds", "--keep", "--steps", "--out"]),
-        (("inspect",), ["--picture", "--json", "--fix", "--columns", "--action-margin", "--env"]),
+        (
+            ("inspect",),
+            ["--picture", "--json", "--fix", "--suggest", "--columns", "--action-margin", "--env"],
+        ),
         (("convert",), ["--columns", "--action-low", "--action-high", "--action-margin", "--env"]),
         (("demo",), ["cheetah", "pendulum"]),
         (("theory",), ["--out", "--seed"]),

@@ -12,10 +12,11 @@ from bcq.data.columns import Finding
 from bcq.data.dataset import Dataset
 from bcq.data.doctor.examination import examine
 from bcq.data.doctor.report import as_json, as_text
-from bcq.data.opening import open_batch
+from bcq.data.opening import TABLES, locate, open_batch
 from bcq.data.saving import convert, require_new, save
 from bcq.system import progress
 from bcq.system.errors import InputError
+from bcq.system.files import make_directory, write_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,9 @@ class Inspect(Verb):
     env: str | None = None
     """Gymnasium environment of the batch, if the file does not name it"""
     reading: ReadingOptions = field(default_factory=ReadingOptions)
+    suggest: Path | None = None
+    """write a first mapping of a table to this new file (.toml), guessed from the names of its
+    columns, and stop"""
     fix: Path | None = None
     """write a repaired batch to this new file; only safe repairs are made"""
     picture: Path | None = None
@@ -36,6 +40,9 @@ class Inspect(Verb):
 
     def __call__(self) -> None:
         """Prints the summary and the findings, and draws the picture."""
+        if self.suggest is not None:
+            suggest_mapping(locate(self.data), self.suggest)
+            return
         from bcq.data import inspection  # noqa: PLC0415 - matplotlib takes half a second to import
 
         if self.fix is not None:
@@ -76,6 +83,20 @@ class Inspect(Verb):
         else:
             print(inspection.as_text(figures), "", as_text(findings), "", sep="\n")
             print(f"picture        {path}")
+
+
+def suggest_mapping(table: Path, target: Path) -> None:
+    """Writes a first mapping of a table to a new file."""
+    from bcq.data.formats.suggestion import suggest  # noqa: PLC0415 - pyarrow takes a quarter of a second to import
+
+    if table.suffix not in TABLES:
+        raise InputError(f"{table}: is not a table; only {' and '.join(TABLES)} need a mapping")
+    if target.suffix != ".toml" or target.exists():
+        raise InputError(f"{target}: must be a new file with the ending .toml")
+    mapping = suggest(table)
+    make_directory(target.parent)
+    write_text(target, mapping)
+    print(f"{mapping}\n{target}: edit it, then use it with --columns {target}")
 
 
 @dataclass(frozen=True, kw_only=True)
