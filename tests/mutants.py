@@ -2026,6 +2026,12 @@ MUTANTS = [
         "acted[two + row]",
         "test_doctor.py",
     ),
+    Mutant(
+        "experiments/runner.py",
+        'Path(f"/proc/{process}/autogroup").write_text(str(LOW_PRIORITY))',
+        "pass",
+        "test_runner.py",
+    ),
     Mutant("paper/table.py", "[2.5, 97.5]", "[10, 90]", "test_table.py"),
     Mutant(
         "paper/table.py",

@@ -289,7 +289,7 @@ def test_where_cores_are_shared_the_first_slot_comes_first(
 
     def start(job: Job, folder: Path, *core: str) -> LocalProcess:
         assert (job, folder, core) == (A, tmp_path, ())  # on no core of its own
-        started.append(LocalProcess(subprocess.Popen(["sleep", "60"])))
+        started.append(LocalProcess(subprocess.Popen(["sleep", "60"], start_new_session=True)))
         return started[-1]
 
     monkeypatch.setattr(runner, "start_worker", start)
@@ -300,6 +300,10 @@ def test_where_cores_are_shared_the_first_slot_comes_first(
         usual = os.getpriority(os.PRIO_PROCESS, 0)
         priorities = [os.getpriority(os.PRIO_PROCESS, one.process.pid) for one in started]
         assert priorities == [usual, 10, 10]
+        groups = [Path(f"/proc/{one.process.pid}/autogroup") for one in started]
+        if groups[0].exists():  # each process leads a session, and Linux counts those first
+            shares = [path.read_text().split()[-1] for path in groups]
+            assert shares == ["0", "10", "10"]
     finally:
         for one in started:
             one.stop()

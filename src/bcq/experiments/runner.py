@@ -105,9 +105,18 @@ class SharedCores:
         """Starts a worker, with low priority unless it is in the first slot."""
         worker = start_worker(job, folder)
         if slot > 0:
-            with suppress(ProcessLookupError):  # it has ended already
-                os.setpriority(os.PRIO_PROCESS, worker.process.pid, LOW_PRIORITY)
+            give_way(worker.process.pid)
         return worker
+
+
+def give_way(process: int) -> None:
+    """Lowers the priority of a process that leads a session.
+
+    Linux divides time between sessions before it divides that of a session between processes.
+    """
+    with suppress(OSError):  # it has ended already
+        os.setpriority(os.PRIO_PROCESS, process, LOW_PRIORITY)
+        Path(f"/proc/{process}/autogroup").write_text(str(LOW_PRIORITY))  # only on Linux
 
 
 def start_worker(job: Job, folder: Path, *core: str) -> LocalProcess:
