@@ -174,6 +174,37 @@ def test_times_written_as_text_order_the_rows_and_show_gaps(form: str | None, pa
     assert {finding.kind for finding in columns.findings} == {"out-of-order", "gap"}
 
 
+def test_a_stated_format_decides_how_a_csv_file_is_read(tmp_path: Path) -> None:
+    log = {name: np.zeros(4) for name in ("obs_0", "action_0", "terminated")}
+    log |= {"step": np.array(["20240131", "20240201", "20240202", "20240301"])}
+    path = write(tmp_path / "log.csv", log | {"reward": np.arange(4.0)})
+    columns = read(path, Options(step_format="%Y%m%d"))  # not 70 whole numbers later
+    assert columns.arrays["truncated"].tolist() == [0, 0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "words"),
+    [
+        ("log.parquet", np.arange(4), "step_format: column step contains int64, not text"),
+        ("log.csv", None, "step_format: no column has the role step"),
+        ("log.npz", None, "has no column of steps; step_format is for tables"),
+    ],
+)
+def test_a_format_that_would_have_no_effect_is_refused(
+    name: str, step: Any, words: str, tmp_path: Path
+) -> None:
+    log: dict[str, Any] = {
+        name: np.zeros(4) for name in ("obs_0", "action_0", "reward", "terminated")
+    }
+    path = tmp_path / name
+    if name == "log.npz":
+        np.savez(path, **log)
+    else:
+        write(path, log if step is None else log | {"step": step})
+    with pytest.raises(InputError, match=words):
+        read(path, Options(step_format="%H"))
+
+
 @pytest.mark.parametrize(
     ("form", "expected"),
     [(None, "an ISO time"), ("%d/%m/%Y", "a time like %d/%m/%Y")],

@@ -136,7 +136,9 @@ class Evaluate(Verb):
                 "--values and --meter need --data, the batch that the run was trained on"
             )
         options = self.reading.options(run.config.schedule.env)
-        dataset = Dataset.from_checked(open_batch(self.data, options))
+        checked = open_batch(self.data, options)
+        say_columns(checked.columns.names)
+        dataset = Dataset.from_checked(checked)
         batch = run.config.dataset
         if not isinstance(batch, LoggedBatch) or dataset.fingerprint != batch.fingerprint:
             raise InputError(f"{self.data}: is not the batch that {self.run} was trained on")

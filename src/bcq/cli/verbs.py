@@ -45,8 +45,8 @@ class ReadingOptions:
     """format of the times in the column of the step, if they are text but not ISO, such as
     %d.%m.%Y %H:%M"""
     missing: MissingChoice | None = None
-    """cells without a value: refuse them (default), fill them with the last value of their episode,
-    or cut out their rows; a reward is never filled"""
+    """cells without a value: refuse them, fill them with the last value of their episode, or cut
+    out their rows; a reward is never filled; if not given, as the mapping file says, else refuse"""
 
     def options(self, environment: str | None = None) -> Options:
         """The options for the reader."""

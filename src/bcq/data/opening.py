@@ -65,12 +65,14 @@ class Options:
 def read(path: str | Path, options: Options) -> Columns:
     """Reads the content of a file, without checks."""
     path = locate(path)
-    if path.is_dir():
-        return minari.read(path)
     if path.suffix in TABLES:
         from bcq.data.formats import tables  # noqa: PLC0415 - pyarrow takes a quarter of a second to import
 
         return tables.read(path, options.columns, options.step_format)
+    if options.step_format is not None:
+        raise InputError(f"{path}: has no column of steps; step_format is for tables")
+    if path.is_dir():
+        return minari.read(path)
     if path.suffix == ".npz":
         return npz.read(path, options.columns)
     if options.columns:

@@ -127,8 +127,10 @@ def with_types(schema: pa.Schema, types: Mapping[str, pa.DataType]) -> pa.Schema
     return pa.schema([field.with_type(types.get(field.name, field.type)) for field in schema])
 
 
-def as_parquet(path: Path, parquet: Path, names: Mapping[str, Sequence[str]]) -> None:
-    """Copies the mapped columns of a CSV file, block by block."""
+def as_parquet(
+    path: Path, parquet: Path, names: Mapping[str, Sequence[str]], texts: Sequence[str] = ()
+) -> None:
+    """Copies the mapped columns of a CSV file, block by block; roles in `texts` stay text."""
     options = pyarrow.csv.ReadOptions(block_size=CSV_BLOCK, use_threads=False)
     with pyarrow.csv.open_csv(path, options) as reader:
         schema = reader.schema
@@ -141,6 +143,7 @@ def as_parquet(path: Path, parquet: Path, names: Mapping[str, Sequence[str]]) ->
         # bad cell makes a column look like text.
         if field.name in numbers and not pa.types.is_boolean(field.type)
     }
+    types |= {column: pa.string() for name in texts for column in found.get(name, ())}
     map_columns(with_types(schema, types), names)
     wanted = [column for columns in found.values() for column in columns]
     convert = pyarrow.csv.ConvertOptions(column_types=types, include_columns=wanted)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bcq.data.columns import Finding
-from bcq.data.formats.arrow import record_batches
+from bcq.data.formats.arrow import can_be_number, record_batches
 from bcq.data.formats.mapping import Names
 from bcq.system.errors import InputError
 
@@ -81,6 +81,17 @@ class StepNumbers:
                 option="step_format",
             )
         return times.cast(pa.int64()).to_numpy()
+
+
+def require_text(schema: pa.Schema, names: Names) -> None:
+    """Refuses a format of steps that are not text: it would have no effect."""
+    if "step" not in names:
+        raise InputError("step_format: no column has the role step", option="columns")
+    kind = schema.field(names["step"][0]).type
+    if can_be_number(kind) or pa.types.is_temporal(kind):
+        raise InputError(
+            f"step_format: column {names['step'][0]} contains {kind}, not text; leave it out"
+        )
 
 
 def iso_times(texts: pa.Array) -> pa.Array:

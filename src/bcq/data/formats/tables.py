@@ -46,6 +46,7 @@ from bcq.data.formats.order import (
     is_in_order,
     no_terminals,
     read_key,
+    require_text,
     rows_moved,
 )
 from bcq.system.errors import InputError
@@ -195,7 +196,7 @@ def open_log(
         with explain_read_errors(path):
             parquet = path if path.suffix == ".parquet" else Path(folder) / "log.parquet"
             if parquet != path:
-                as_parquet(path, parquet, names)
+                as_parquet(path, parquet, names, ["step"] if step_format is not None else [])
             # Buffered, without prefetching: one page of a column is in memory at a time.
             file = pq.ParquetFile(parquet, pre_buffer=False, buffer_size=2**20)
         with file:
@@ -221,6 +222,8 @@ def put_in_order(
     if rows > ROWS_PER_BYTE * size:
         raise InputError(f"claims {rows:,} rows in {size:,} bytes; its header is damaged")
     episodes = read_key(file, names, "episode", EpisodeNumbers())
+    if step_format is not None:
+        require_text(file.schema_arrow, names)
     steps = read_key(file, names, "step", StepNumbers(step_format))
     findings: list[Finding] = []
     order = None
