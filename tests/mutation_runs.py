@@ -235,7 +235,10 @@ class Suite:
     package: Mapping[str, str]  # the text of the package's files
 
     def against(self, mutation: Mutation) -> dict[str, float]:
-        """The tests that exercise it: of files that name its module, then others while cheap."""
+        """The tests that call it themselves, quick ones first, then files whose fixtures do.
+
+        Of files that do not name its module, only as many as `BUDGET` allows.
+        """
         module = module_of(mutation.file)
         naming = {
             file
@@ -250,14 +253,10 @@ class Suite:
         chosen = {test for test, functions in self.called.items() if wanted & functions}
         if not (mutation.function and chosen):
             chosen |= naming
-        chosen -= {test for test in chosen if "::" in test and file_of(test) in chosen}
-        costs: dict[str, float] = defaultdict(float)
-        for test in chosen:
-            costs[file_of(test)] += self.seconds[test]
 
-        def place(test: str) -> tuple[bool, float, str, float]:
-            file = file_of(test)
-            return file not in naming, costs[file], file, self.seconds[test]
+        def place(test: str) -> tuple[bool, bool, float, str]:
+            whole = "::" not in test
+            return whole, whole and test not in naming, self.seconds[test], test
 
         order = sorted(chosen, key=place)
         others = accumulate(0 if file_of(test) in naming else self.seconds[test] for test in order)

@@ -18,6 +18,7 @@ from bcq.data.columns import Columns, Finding, Provenance
 from bcq.data.dataset import Dataset
 from bcq.data.doctor import examination
 from bcq.data.doctor.examination import ADVISORY_CHECKS, examine_dataset
+from bcq.data.doctor.numbers import outliers
 from bcq.data.doctor.report import as_json, as_text
 from bcq.system.errors import InputError
 
@@ -739,6 +740,13 @@ def test_one_in_a_hundred_values_may_be_outliers() -> None:
     assert rows_of(noise(600, rewards=rewards), "outlier") == [0, 1, 2, 3, 4, 5]
     rewards[:12] = 1e6  # no fault, but what the rewards are like
     assert "outlier" not in findings(noise(600, rewards=rewards))
+
+
+def test_heavy_tails_in_any_order_are_no_outliers() -> None:
+    tails = np.random.default_rng(0).standard_cauchy(100_000)
+    arrays = noise(100_000, rewards=tails)
+    batch = examination.stored_batch(arrays, {}, ActionBounds(-np.ones(2), np.ones(2)), None)
+    assert list(outliers(batch)) == []
 
 
 def test_a_copy_has_two_rows_at_least_and_may_be_unfinished() -> None:

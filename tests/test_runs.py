@@ -773,6 +773,14 @@ def test_cut_back_removes_later_rows_and_a_torn_line(tmp_path: Path) -> None:
         assert (tmp_path / log).read_text().endswith("\n")
 
 
+@pytest.mark.parametrize("row", ["[]", "7", '{"step": "7"}', "{}"])
+def test_a_row_without_its_numbers_is_damage(row: str, tmp_path: Path) -> None:
+    run = Run.create(tmp_path, configuration())
+    (tmp_path / "metrics.jsonl").write_text(f'{{"step": 0}}\n{row}\n')
+    with pytest.raises(InputError, match=r"metrics\.jsonl: is damaged: row 1 has no step"):
+        run.read("metrics.jsonl")
+
+
 def test_cut_back_before_the_first_step_empties_the_logs(tmp_path: Path) -> None:
     run = Run.create(tmp_path, configuration())
     run.append("episodes.jsonl", [{"step": 0}])
