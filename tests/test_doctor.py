@@ -745,7 +745,9 @@ def test_one_in_a_hundred_values_may_be_outliers() -> None:
 def test_heavy_tails_in_any_order_are_no_outliers() -> None:
     tails = np.random.default_rng(0).standard_cauchy(100_000)
     arrays = noise(100_000, rewards=tails)
-    batch = examination.stored_batch(arrays, {}, ActionBounds(-np.ones(2), np.ones(2)), None)
+    batch = examination.stored_batch(
+        arrays, {}, ActionBounds(np.array([-1, -1]), np.array([1, 1])), None
+    )
     assert list(outliers(batch)) == []
 
 
