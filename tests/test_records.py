@@ -272,3 +272,8 @@ def test_paper_agents_are_the_papers(folder: Path) -> None:
         "batch_size": 16,
         "actor_learning_rate": 3e-4,
     }
+
+
+def test_a_folder_is_no_file_of_records(tmp_path: Path) -> None:
+    with pytest.raises(bcq.InputError, match=f"{tmp_path}: is a folder; give a file"):
+        read_records(tmp_path)

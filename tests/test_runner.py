@@ -282,6 +282,20 @@ def test_all_of_it_takes_as_long_as_the_longest_job_at_least(
     assert summary.endswith("; 2 min to go")  # 90 s, and a second for the other
 
 
+def test_what_a_worker_prints_and_its_errors_go_to_its_own_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = tmp_path / "python"
+    worker.write_text("#!/bin/sh\necho said\necho failed >&2\n")
+    worker.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(worker))
+    folder = tmp_path / directory_name(A)
+    folder.mkdir()
+    (folder / "output.txt").write_text("before\n")
+    runner.start_worker(A, tmp_path).process.wait(10)
+    assert (folder / "output.txt").read_text() == "before\nsaid\nfailed\n"
+
+
 def test_where_cores_are_shared_the_first_slot_comes_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
