@@ -167,3 +167,17 @@ def test_an_end_both_of_itself_and_by_the_limit_is_handed_on_as_both() -> None:
 
     (step,) = lockstep([Both(0, 1)], np.zeros((1, 2), np.float32), numbered_actions)
     assert (step.terminated.tolist(), step.truncated.tolist()) == ([True], [True])
+
+
+def test_observations_in_double_precision_are_acted_on_in_single_precision(
+    environments: list[Scripted],
+) -> None:
+    fine: Any = first_observations(environments).astype(np.float64) + 1e-12
+    seen: list[Any] = []
+
+    def watching(observations: Floats, rows: NDArray[np.int64], time: int) -> Floats:
+        seen.append(observations.dtype)
+        return numbered_actions(observations, rows, time)
+
+    steps = list(lockstep(environments, fine, watching))
+    assert {*seen, *(step.observations.dtype for step in steps)} == {np.dtype(np.float32)}

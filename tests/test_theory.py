@@ -148,3 +148,7 @@ def test_the_picture_of_the_grid_says_each_value() -> None:
         assert sorted(text for text in said if text not in ("", "?", "goal")) == values
         assert said.count("goal") == 1
         assert said.count("?") == (grid.free & ~grid.defined(name)).sum()
+
+
+def test_errors_are_shown_for_every_tenth() -> None:
+    np.testing.assert_allclose(illustrations.SHARES, [i / 10 for i in range(11)])
