@@ -3,6 +3,9 @@
 from bcq.algorithms.bc import BC, BCConfig
 from bcq.algorithms.bcq import BCQ, BCQConfig
 from bcq.algorithms.ddpg import DDPG, DDPGConfig
+from bcq.algorithms.discrete_bc import DiscreteBC, DiscreteBCConfig
+from bcq.algorithms.discrete_bcq import DiscreteBCQ, DiscreteBCQConfig
+from bcq.algorithms.discrete_dqn import DiscreteDQN, DiscreteDQNConfig
 from bcq.algorithms.dqn import DQN, DQNConfig
 from bcq.algorithms.ensemble import Ensemble, EnsembleConfig
 from bcq.algorithms.learning import AlgorithmConfig
@@ -34,6 +37,12 @@ __all__ = [
     "BCQConfig",
     "DDPGConfig",
     "DQNConfig",
+    "DiscreteBC",
+    "DiscreteBCConfig",
+    "DiscreteBCQ",
+    "DiscreteBCQConfig",
+    "DiscreteDQN",
+    "DiscreteDQNConfig",
     "Ensemble",
     "EnsembleConfig",
     "VAEBCConfig",

@@ -178,7 +178,7 @@ def sample(
     The rows drawn are scaled, not the batch: a second copy of it would need as much memory again.
     """
     indices = jax.random.randint(key, (rows,), 0, window)
-    drawn = Minibatch(*(column[indices] for column in batch))
+    drawn = Minibatch(*jax.tree.map(lambda column: column[indices], batch))
     if scaling is None:
         return drawn
     return drawn._replace(
