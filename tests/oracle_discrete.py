@@ -71,9 +71,9 @@ def allowed(logits: Any, threshold: Any, permitted: Any = None) -> Any:
     mask = [True] * len(logits) if permitted is None else [bool(p) for p in permitted]
     if not any(mask):
         return [False] * len(logits)
-    top = max(value for value, p in zip(logits, mask) if p)
+    top = max(value for value, p in zip(logits, mask, strict=True) if p)
     # The ratio of two softmax probabilities is exp of the difference of their logits.
-    return [p and math.exp(value - top) > threshold for value, p in zip(logits, mask)]
+    return [p and math.exp(value - top) > threshold for value, p in zip(logits, mask, strict=True)]
 
 
 def first_best(scores: Any, mask: Any = None) -> Any:

@@ -66,7 +66,7 @@ def make_batch(seed: int = 0) -> Minibatch:
 
 def parts(batch: Minibatch) -> Minibatch:
     """The minibatches of the critics of an ensemble."""
-    return Minibatch(*(column.reshape(MEMBERS, -1, *column.shape[1:]) for column in batch))
+    return jax.tree.map(lambda column: column.reshape(MEMBERS, -1, *column.shape[1:]), batch)
 
 
 def layers(network: Any) -> oracle.Network:
@@ -567,10 +567,13 @@ def test_vae_bc_draws_for_each_row_by_its_own_key() -> None:
 
 def with_rows_changed(batch: Minibatch, member: int) -> Minibatch:
     """The batch with other transitions in the minibatch of one critic."""
-    columns: list[Any] = [np.array(column) for column in parts(batch)]
-    for column, other in zip(columns, parts(make_batch(seed=9)), strict=True):
+
+    def changed(column: Any, other: Any) -> Any:
+        column = np.array(column)
         column[member] = other[member]
-    return Minibatch(*(column.reshape(ROWS, *column.shape[2:]) for column in columns))
+        return column.reshape(ROWS, *column.shape[2:])
+
+    return jax.tree.map(changed, parts(batch), parts(make_batch(seed=9)))
 
 
 @pytest.mark.parametrize("member", range(MEMBERS))
@@ -620,8 +623,7 @@ def test_the_policy_goes_on_where_all_critics_agree() -> None:
         learner,
         ((learner.critics.model.members[0],) * MEMBERS, (learner.target_critics.members[0],) * 3),
     )
-    columns: list[Any] = [np.concatenate([column[:4]] * MEMBERS) for column in make_batch()]
-    batch = Minibatch(*columns)
+    batch = jax.tree.map(lambda column: np.concatenate([column[:4]] * MEMBERS), make_batch())
     updated, metrics = update(learner, batch, jax.random.key(0))
     np.testing.assert_allclose(metrics["policy_loss"], 1e-4, rtol=1e-6)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(updated))

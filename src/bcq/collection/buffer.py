@@ -126,7 +126,8 @@ def write_to_device(
         padded = np.zeros(WRITE_ROWS, rows.dtype)
         padded[: len(part)] = part
         padded["actions"] = bounds.normalise(padded["actions"])
-        new = Transitions(*(jnp.asarray(padded[name]) for name in Transitions._fields))
+        fields = [name for name in Transitions._fields if name in padded.dtype.names]
+        new = Transitions(**{name: jnp.asarray(padded[name]) for name in fields})
         buffer = write_in_place(buffer, new, start + first)
     return buffer
 
@@ -134,9 +135,8 @@ def write_to_device(
 @partial(jax.jit, donate_argnums=0)
 def write_in_place(buffer: Transitions, new: Transitions, start: Array | int) -> Transitions:
     """The buffer with new rows, in the memory of the old buffer."""
-    return Transitions(
-        *(
-            jax.lax.dynamic_update_slice_in_dim(column, rows, start, axis=0)
-            for column, rows in zip(buffer, new, strict=True)
-        )
+    return jax.tree.map(
+        lambda column, rows: jax.lax.dynamic_update_slice_in_dim(column, rows, start, axis=0),
+        buffer,
+        new,
     )
