@@ -11,7 +11,7 @@ from bcq.algorithms.ensemble import Ensemble, EnsembleConfig
 from bcq.algorithms.learning import AlgorithmConfig
 from bcq.algorithms.vae_bc import VAEBC, VAEBCConfig
 
-ALGORITHMS: dict[str, type[AlgorithmConfig]] = {
+CONTINUOUS: dict[str, type[AlgorithmConfig]] = {
     "bcq": BCQConfig,
     "ddpg": DDPGConfig,
     "dqn": DQNConfig,
@@ -19,6 +19,12 @@ ALGORITHMS: dict[str, type[AlgorithmConfig]] = {
     "vae-bc": VAEBCConfig,
     "ensemble": EnsembleConfig,
 }
+DISCRETE: dict[str, type[AlgorithmConfig]] = {
+    "discrete-bcq": DiscreteBCQConfig,
+    "discrete-dqn": DiscreteDQNConfig,
+    "discrete-bc": DiscreteBCConfig,
+}
+ALGORITHMS = CONTINUOUS | DISCRETE
 
 
 def name_of(config: AlgorithmConfig) -> str:
@@ -30,7 +36,9 @@ __all__ = [
     "ALGORITHMS",
     "BC",
     "BCQ",
+    "CONTINUOUS",
     "DDPG",
+    "DISCRETE",
     "DQN",
     "VAEBC",
     "BCConfig",

@@ -41,7 +41,16 @@ class Acting(Protocol):
     """A pytree that can act."""
 
     def act(self, observations: Array, keys: Array) -> Array:
-        """Actions on the [-1, 1] scale, one random key a row."""
+        """Actions on the [-1, 1] scale, or the numbers of choices; one random key a row."""
+        ...
+
+
+@runtime_checkable
+class Choosing(Protocol):
+    """A learner whose actions are choices; not every choice is permitted everywhere."""
+
+    def act(self, observations: Array, keys: Array, permitted: Array | None) -> Array:
+        """The number of a permitted choice for each row."""
         ...
 
 

@@ -16,10 +16,17 @@ Floats = NDArray[np.float32]  # the precision of training; `tabular` has its own
 Flags = NDArray[np.bool_]
 
 
-MATRICES = ("observations", "actions", "next_observations", "qpos", "qvel")
+MASKS = ("permitted", "next_permitted")  # which choices there are: one flag for each
+
+
+MATRICES = ("observations", "actions", "next_observations", "qpos", "qvel", *MASKS)
 
 
 FLAGS = ("terminated", "truncated")
+
+
+# What follows a row, and which column of the next row it is.
+FOLLOWING = {"next_observations": "observations", "next_permitted": "permitted"}
 
 
 NUMBERS = "biuf"  # NumPy's kinds: bool, int, unsigned, float
@@ -69,6 +76,7 @@ class Columns:
     rows: NDArray[np.int64] | None = None  # numbers in the file, if not 0, 1, 2, ...
     findings: tuple[Finding, ...] = ()  # problems found while reading
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)  # in the file, by role
+    choices: Sequence[str] | None = None  # names of the actions, if they are known to be choices
 
     def in_file(self, finding: Finding) -> Finding:
         """The same finding with its rows numbered as in the file."""
@@ -81,7 +89,9 @@ def as_stored(name: str, values: Column) -> Column:
     """Converts a column to its stored shape and precision; the checks find what is not a number."""
     if name not in MATRICES and values.shape[1:] == (1,):
         values = values[:, 0]
-    if values.dtype.kind not in NUMBERS or name in FLAGS:
+    if name == "actions" and values.ndim == 1 and values.dtype.kind in "biu":
+        values = values[:, None]  # numbers of choices
+    if values.dtype.kind not in NUMBERS or name in (*FLAGS, *MASKS):
         return values
     with np.errstate(over="ignore"):  # found by `not_finite`
         return values.astype(precision(name), copy=False)

@@ -1,16 +1,18 @@
 """The paper's batch B: logged transitions, checked once and then immutable."""
 
 import hashlib
+import json
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bcq.data.bounds import ActionBounds, TaskSpec
+from bcq.data.bounds import ActionBounds, Choices, TaskSpec
 from bcq.data.checks import Checked, check
 from bcq.data.columns import (
     FLAGS,
+    MASKS,
     MATRICES,
     Columns,
     Flags,
@@ -27,8 +29,10 @@ class Dataset:
     """The batch B: one transition per row, in the order of the log.
 
     `terminated` marks ends by the environment itself, `truncated` ends by a time limit or by a
-    cut in the log; no row has both. `qpos` and `qvel` are the simulator's state before the step,
-    if known.
+    cut in the log; no row has both. If `bounds` are `Choices`, an action is the number of a choice.
+    If known: `qpos` and `qvel` are the simulator's state before the step, `permitted` and
+    `next_permitted` say which choices there are before and after it, and `propensities` are the
+    probabilities (for continuous actions, densities) that the behaviour gave to its actions.
     """
 
     observations: Floats
@@ -41,6 +45,9 @@ class Dataset:
     provenance: Provenance
     qpos: NDArray[np.float64] | None = None
     qvel: NDArray[np.float64] | None = None
+    permitted: Flags | None = None  # (transitions, choices)
+    next_permitted: Flags | None = None
+    propensities: Floats | None = None  # (transitions,)
 
     @classmethod
     def from_columns(cls, columns: Columns, bounds: ActionBounds | None = None) -> "Dataset":
@@ -92,15 +99,20 @@ class Dataset:
     def fingerprint(self) -> str:
         """SHA-256 of everything that training can see."""
         digest = hashlib.sha256()
-        for name in ("observations", "actions", "rewards", "next_observations", *FLAGS):
+        masks = MASKS if self.permitted is not None else ()
+        for name in ("observations", "actions", "rewards", "next_observations", *FLAGS, *masks):
             values = np.ascontiguousarray(getattr(self, name))
             digest.update(f"{name} {values.dtype.str} {values.shape}".encode())
             digest.update(values.data)
         digest.update(self.bounds.low.tobytes() + self.bounds.high.tobytes())
+        if isinstance(self.bounds, Choices):
+            digest.update(json.dumps(self.bounds.names).encode())
         return digest.hexdigest()
 
     def columns(self) -> Columns:
         """The content of a file that stores this batch."""
-        names = (*MATRICES, "rewards", *FLAGS)
+        names = (*MATRICES, "rewards", *FLAGS, "propensities")
         arrays = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if (choices := self.task.choices) is not None:
+            return Columns("dataset", arrays, self.provenance, choices=choices)
         return Columns("dataset", arrays, self.provenance, self.bounds.low, self.bounds.high)

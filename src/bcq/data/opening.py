@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from bcq.data.actions import ActionKind, SeenActions
 from bcq.data.bounds import ActionBounds
 from bcq.data.checks import Checked, check, is_well_formed
-from bcq.data.columns import Column, Columns
+from bcq.data.columns import Columns
 from bcq.data.formats import hdf5, minari, npz
 from bcq.data.missing import MissingChoice, handle_missing
 from bcq.system.errors import InputError
@@ -38,6 +39,7 @@ class Options:
     action_low: Sequence[float] | None = None
     action_high: Sequence[float] | None = None
     action_margin: float | None = None
+    action_kind: ActionKind = "auto"
     step_format: str | None = None
     missing: MissingChoice = "refuse"
     bounds_of: Callable[[str | None], ActionBounds | None] = (
@@ -102,36 +104,27 @@ def open_batch(source: str | Path, options: Options) -> Checked:
     columns = read(source, options)
     if is_well_formed(columns):
         columns = handle_missing(columns, options.missing)
-    own = columns.action_low is not None or columns.action_high is not None
-    bounds = bounds_for(
-        options,
-        own=own,
-        environment=columns.provenance.environment,
-        seen=lambda: finite_range(columns.arrays.get("actions", np.empty(0))),
-    )
-    return check(columns, bounds)
+    return check(columns, bounds_for(options, columns, SeenActions.of_arrays(columns.arrays)))
 
 
-def bounds_for(
-    options: Options,
-    *,
-    own: bool,
-    environment: str | None,
-    seen: Callable[[], tuple[Column, Column] | None],
-) -> ActionBounds | None:
-    """The bounds that override those of the file; `seen` returns the range of its actions."""
-    if options.action_margin is not None and (found := seen()) is not None:
+def bounds_for(options: Options, columns: Columns, seen: SeenActions) -> ActionBounds | None:
+    """The bounds or choices that override those of the file; None if the file has its own."""
+    given = options.bounds()
+    if columns.choices is not None:
+        if given is None and options.action_margin is None and options.action_kind != "continuous":
+            return None
+        raise InputError(
+            f"{columns.source}: actions: are choices, not numbers with bounds", option="action_kind"
+        )
+    if options.action_margin is not None and (found := seen.range()) is not None:
         finite = np.isfinite(found).all()
         return ActionBounds.of_data(*found, options.action_margin) if finite else None
-    given = options.bounds()
+    own = columns.action_low is not None or columns.action_high is not None
+    if options.action_kind == "discrete":
+        return seen.choices()
     if given is not None or own:
         return given
-    return options.bounds_of(options.environment or environment)
-
-
-def finite_range(actions: Column) -> tuple[Column, Column] | None:
-    """Smallest and largest finite number in each dimension; None without actions."""
-    if actions.ndim != 2 or actions.size == 0:
-        return None
-    finite = np.where(np.isfinite(actions), actions, np.nan)
-    return np.fmin.reduce(finite), np.fmax.reduce(finite)
+    known = options.bounds_of(options.environment or columns.provenance.environment)
+    if known is None and options.action_kind == "auto" and seen.are_choices():
+        return seen.choices()
+    return known

@@ -33,7 +33,7 @@ def convert(source: str | Path, target: str | Path, options: Options) -> Convert
         from bcq.data.formats import tables  # noqa: PLC0415 - pyarrow takes a quarter of a second to import
 
         with tables.open_log(path, options.columns, options.step_format) as log:
-            bounds = bounds_for(options, own=False, environment=None, seen=log.action_range)
+            bounds = bounds_for(options, log.columns({}), log.seen_actions())
             parts = tables.parts(log, bounds, options.environment)
             return Converted(hdf5.write_parts(parts, Path(target)), log.findings, log.names)
     checked = open_batch(source, options)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -75,7 +76,8 @@ def map_columns(schema: pa.Schema, names: Mapping[str, Sequence[str]]) -> Names:
             if schema.names.count(column) > 1:
                 raise InputError(f"{column}: several columns have this name")
             kind = schema.field(column).type
-            if not (can_be_number(kind) or (name in KEYS and can_be_key(kind))):
+            named = name == "actions" and len(columns) == 1 and is_text(kind)
+            if not (can_be_number(kind) or named or (name in KEYS and can_be_key(kind))):
                 raise InputError(
                     f"{name}: column {column} contains {kind}, not numbers; store one "
                     "number per column"
@@ -94,14 +96,25 @@ def can_be_key(kind: pa.DataType) -> bool:
     of = pa.types
     return (
         of.is_temporal(kind)
-        or of.is_string(kind)
-        or of.is_large_string(kind)
+        or is_text(kind)
         or (of.is_dictionary(kind) and can_be_key(kind.value_type))
     )
 
 
-def as_float64(column: pa.Array) -> NDArray[Any]:
-    """A column as float64; missing values become NaN, which the checks of a batch find."""
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column contains text."""
+    of = pa.types
+    plain = of.is_string(kind) or of.is_large_string(kind)
+    return plain or (of.is_dictionary(kind) and is_text(kind.value_type))
+
+
+def as_float64(column: pa.Array, texts: Sequence[str] | None = None) -> NDArray[Any]:
+    """A column as float64; missing values become NaN, which the checks of a batch find.
+
+    Text becomes its place among `texts`.
+    """
+    if texts is not None:
+        column = pc.index_in(column.cast(pa.string()), value_set=pa.array(texts))
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.uint8())
     return column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
@@ -127,6 +140,18 @@ def with_types(schema: pa.Schema, types: Mapping[str, pa.DataType]) -> pa.Schema
     return pa.schema([field.with_type(types.get(field.name, field.type)) for field in schema])
 
 
+def names_only(reader: pyarrow.csv.CSVStreamingReader, columns: Sequence[str]) -> set[str]:
+    """The single column of actions if the first block has names and no number in it, else none.
+
+    A column of numbers with one bad cell looks like text too; its bad cell must be found.
+    """
+    if len(columns) != 1 or not is_text(reader.schema.field(columns[0]).type):
+        return set()
+    texts = pc.unique(reader.read_next_batch().column(columns[0]))
+    numbers = pc.match_substring_regex(texts, r"^\s*[-+]?[0-9.]")
+    return set() if pc.any(numbers).as_py() else set(columns)
+
+
 def as_parquet(
     path: Path, parquet: Path, names: Mapping[str, Sequence[str]], texts: Sequence[str] = ()
 ) -> None:
@@ -134,8 +159,9 @@ def as_parquet(
     options = pyarrow.csv.ReadOptions(block_size=CSV_BLOCK, use_threads=False)
     with pyarrow.csv.open_csv(path, options) as reader:
         schema = reader.schema
-    found = find_columns(names, TABLE_NAMES, schema.names)
-    numbers = {column for name in found.keys() - set(KEYS) for column in found[name]}
+        found = find_columns(names, TABLE_NAMES, schema.names)
+        numbers = {column for name in found.keys() - set(KEYS) for column in found[name]}
+        numbers -= names_only(reader, found.get("actions", ()))
     types = {
         field.name: pa.float64()
         for field in schema

@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 from h5py import h5d, h5g, h5l, h5o, h5s
 
+from bcq.data.actions import numbers_of_names
 from bcq.data.columns import Column, Columns, Provenance
 from bcq.data.dataset import Dataset
 from bcq.data.formats.limits import require_plausible
@@ -28,6 +29,9 @@ NAMES = {
     "timeouts": "truncated",
     "infos/qpos": "qpos",
     "infos/qvel": "qvel",
+    "infos/permitted": "permitted",
+    "infos/next_permitted": "next_permitted",
+    "infos/propensities": "propensities",
 }
 CHUNK_ROWS = 65_536
 CHUNK_CACHE = 2**25  # bytes per column: holds a chunk, uncompressed, until it is full
@@ -38,13 +42,14 @@ def read(path: Path) -> Columns:
     """Reads the columns of the file as they are."""
     try:
         with h5py.File(path, "r") as file:
+            arrays = {
+                ours: values
+                for name, ours in NAMES.items()
+                if (values := read_column(file, name)) is not None
+            }
             return Columns(
                 source=str(path),
-                arrays={
-                    ours: values
-                    for name, ours in NAMES.items()
-                    if (values := read_column(file, name)) is not None
-                },
+                arrays=arrays,
                 provenance=Provenance(
                     environment=read_text(file, "environment"),
                     recipe=read_text(file, "recipe"),
@@ -54,6 +59,7 @@ def read(path: Path) -> Columns:
                 ),
                 action_low=read_bound(file, "action_low"),
                 action_high=read_bound(file, "action_high"),
+                choices=choices_in(file, arrays),
             )
     except InputError as error:
         raise error.within(path) from error
@@ -100,6 +106,18 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Column:
     memory = np.empty(size + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + size].view(dtype).reshape(shape)
+
+
+def choices_in(file: h5py.Group, arrays: dict[str, Column]) -> tuple[str, ...] | None:
+    """The names of the choices, if the actions are names or have names; they become numbers."""
+    if "actions" in arrays and arrays["actions"].dtype.kind in "SU":
+        texts = arrays["actions"]
+        texts = np.char.decode(texts, "utf-8") if texts.dtype.kind == "S" else texts
+        arrays["actions"], names = numbers_of_names(texts)
+        return names
+    if "action_names" not in file.attrs:
+        return None
+    return tuple(str(name) for name in np.atleast_1d(file.attrs["action_names"]))
 
 
 def read_text(file: h5py.File, name: str) -> str | None:
@@ -198,13 +216,19 @@ def write_parts(parts: Iterable[Dataset], path: Path) -> int:
                     for name, value in vars(part.provenance).items()
                     if value is not None
                 },
-                "action_low": columns.action_low,
-                "action_high": columns.action_high,
+                **as_attributes(columns),
             }
             file.attrs.update(attributes)
         if rows == 0:
             raise InputError(f"cannot write {path}: no transition has a next observation")
     return rows
+
+
+def as_attributes(columns: Columns) -> dict[str, Any]:
+    """The bounds of the actions, or the names of the choices."""
+    if columns.choices is not None:
+        return {"action_names": list(columns.choices)}
+    return {"action_low": columns.action_low, "action_high": columns.action_high}
 
 
 def append(file: h5py.File, name: str, values: Column) -> None:

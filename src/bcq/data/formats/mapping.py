@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import get_args
 
+from bcq.data.actions import ActionKind
 from bcq.data.missing import MissingChoice
 from bcq.system.errors import InputError
 from bcq.system.files import require_regular
@@ -25,9 +26,16 @@ USUAL_NAMES: Names = {
     "truncated": ("truncated", "timeouts", "timeout", "truncations", "time_out"),
     "qpos": ("qpos",),
     "qvel": ("qvel",),
+    "permitted": ("permitted", "action_mask"),
+    "next_permitted": ("next_permitted", "next_action_mask"),
+    "propensities": ("propensities", "propensity", "action_probability", "behaviour_probability"),
 }
 # How the columns are read, with the choices if there are few.
-SETTINGS: Mapping[str, tuple[str, ...]] = {"step_format": (), "missing": get_args(MissingChoice)}
+SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "step_format": (),
+    "missing": get_args(MissingChoice),
+    "action_kind": get_args(ActionKind),
+}
 LARGEST_FILE = 2**20  # bytes of a mapping file
 
 

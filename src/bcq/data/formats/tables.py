@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from bcq.data.actions import SeenActions
 from bcq.data.bounds import ActionBounds
 from bcq.data.checks import check
 from bcq.data.columns import (
@@ -38,6 +39,7 @@ from bcq.data.formats.arrow import (
     map_columns,
     record_batches,
 )
+from bcq.data.formats.choices import names_of_choices, with_ordered_masks
 from bcq.data.formats.mapping import Names
 from bcq.data.formats.order import (
     EpisodeNumbers,
@@ -66,6 +68,7 @@ class Log:
     order: NDArray[np.int64] | None  # row of the file at each place; None if in order
     cuts: NDArray[np.bool_]  # at each place: whether the episode is cut after it
     findings: tuple[Finding, ...]
+    choices: tuple[str, ...] | None = None  # names of the actions, if they are text
 
     def __len__(self) -> int:
         return len(self.cuts)
@@ -120,18 +123,36 @@ class Log:
         for name in arrays:
             for i, column in enumerate(self.names.get(name, ())):
                 target = arrays[name][:, i] if name in MATRICES else arrays[name]
+                texts = self.choices if name == "actions" else None
+                numbers = as_float64(batch.column(column), texts)
                 with np.errstate(over="ignore"):  # the checks find infinity
-                    target[places] = as_float64(batch.column(column))[chosen]
+                    target[places] = numbers[chosen]
 
-    def action_range(self) -> tuple[Column, Column]:
-        """Smallest and largest action in each dimension."""
-        columns = self.names.get("actions", ())
-        low, high = np.full(len(columns), np.inf), np.full(len(columns), -np.inf)
-        for batch in record_batches(self.file, self.names, ["actions"]):
-            values = np.stack([as_float64(batch.column(column)) for column in columns])
-            low = np.fmin(low, np.fmin.reduce(values, axis=1))
-            high = np.fmax(high, np.fmax.reduce(values, axis=1))
-        return low, high
+    def seen_actions(self) -> SeenActions:
+        """The actions, one record batch at a time."""
+        columns = self.names["actions"]
+
+        def blocks() -> Iterator[Column]:
+            for batch in record_batches(self.file, self.names, ["actions"]):
+                yield np.stack([as_float64(batch.column(column)) for column in columns], axis=1)
+
+        return SeenActions(blocks, len(self.names.get("permitted", ())))
+
+    def columns(
+        self,
+        arrays: Mapping[str, Column],
+        rows: NDArray[np.int64] | None = None,
+        environment: str | None = None,
+    ) -> Columns:
+        """Arrays of this table with what is known about all of it."""
+        return Columns(
+            self.source,
+            arrays,
+            Provenance(environment),
+            rows=rows,
+            names=self.names,
+            choices=self.choices,
+        )
 
 
 def read(path: Path, names: Mapping[str, Sequence[str]], step_format: str | None = None) -> Columns:
@@ -139,14 +160,7 @@ def read(path: Path, names: Mapping[str, Sequence[str]], step_format: str | None
     with open_log(path, names, step_format) as log, explain_read_errors(path):
         with Progress(f"loading {path.name}", len(log), "row", delay=1) as progress:
             arrays = log.window(0, len(log), progress.advance)
-        return Columns(
-            log.source,
-            arrays,
-            Provenance(),
-            rows=log.order,
-            findings=log.findings,
-            names=log.names,
-        )
+        return replace(log.columns(arrays, log.order), findings=log.findings)
 
 
 def parts(
@@ -159,9 +173,7 @@ def parts(
         with explain_read_errors(Path(log.source)):
             arrays = log.window(start, ahead)
         rows = np.arange(start, ahead) if log.order is None else log.order[start:ahead]
-        origin = Provenance(environment)
-        window = Columns(log.source, arrays, origin, rows=rows, names=log.names)
-        checked = check(window, bounds)
+        checked = check(log.columns(arrays, rows, environment), bounds)
         own = checked.require_sound()
         arrays = transitions(checked.columns)
         ahead_is_there = (
@@ -202,8 +214,10 @@ def open_log(
         with file:
             with explain_read_errors(path):
                 names = map_columns(file.schema_arrow, names)
+                choices = names_of_choices(file, names)
+                names = with_ordered_masks(names, choices)
                 log = put_in_order(str(path), file, names, parquet.stat().st_size, step_format)
-            yield log
+            yield replace(log, choices=choices)
 
 
 def last_is_whole(cuts: NDArray[np.bool_]) -> bool:
