@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bcq.data.columns import MATRICES
+from bcq.data.formats.dialect import dialect_of, explain_bad_cells
 from bcq.data.formats.mapping import USUAL_NAMES, Names, find_columns
 from bcq.system import interruption
 from bcq.system.errors import InputError
@@ -131,8 +131,8 @@ def as_parquet(
     path: Path, parquet: Path, names: Mapping[str, Sequence[str]], texts: Sequence[str] = ()
 ) -> None:
     """Copies the mapped columns of a CSV file, block by block; roles in `texts` stay text."""
-    options = pyarrow.csv.ReadOptions(block_size=CSV_BLOCK, use_threads=False)
-    with pyarrow.csv.open_csv(path, options) as reader:
+    dialect = dialect_of(path)
+    with dialect.open(path, block_size=CSV_BLOCK) as reader:
         schema = reader.schema
     found = find_columns(names, TABLE_NAMES, schema.names)
     numbers = {column for name in found.keys() - set(KEYS) for column in found[name]}
@@ -145,11 +145,11 @@ def as_parquet(
     }
     types |= {column: pa.string() for name in texts for column in found.get(name, ())}
     map_columns(with_types(schema, types), names)
-    wanted = [column for columns in found.values() for column in columns]
-    convert = pyarrow.csv.ConvertOptions(column_types=types, include_columns=wanted)
+    roles = {column: name for name, columns in found.items() for column in columns}
     with (
+        explain_bad_cells(dialect, schema.names, roles),
         path.open("rb") as content,
-        pyarrow.csv.open_csv(content, options, convert_options=convert) as reader,
+        dialect.open(content, block_size=CSV_BLOCK, types=types, wanted=list(roles)) as reader,
         explain_temporary_disk_errors(),
         pq.ParquetWriter(parquet, reader.schema, compression="lz4") as writer,
         Progress(f"reading {path.name}", path.stat().st_size, "byte", delay=1) as progress,

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 
 from bcq.data.columns import MATRICES
@@ -17,6 +16,7 @@ from bcq.data.formats.arrow import (
     can_be_number,
     explain_read_errors,
 )
+from bcq.data.formats.dialect import dialect_of
 from bcq.data.formats.mapping import Names, find_columns
 
 # Words in the names of columns, for roles whose columns have no common name. The first that fits.
@@ -57,7 +57,7 @@ def schema_of(path: Path) -> pa.Schema:
     """Names and types of the columns."""
     if path.suffix == ".parquet":
         return pq.read_schema(path)
-    with pyarrow.csv.open_csv(path) as reader:
+    with dialect_of(path).open(path) as reader:
         return reader.schema
 
 
