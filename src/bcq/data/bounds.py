@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bcq.data.columns import Column, Floats, frozen
+from bcq.data.columns import Column, Flags, Floats, frozen
+from bcq.data.layout import PLAIN, Layout
 from bcq.data.scaling import Scaling
 from bcq.system.errors import InputError
 
@@ -78,11 +79,25 @@ class TaskSpec:
     observation_size: int
     bounds: ActionBounds
     scaling: Scaling | None = None  # of observations and rewards; None: they are used as they are
+    layout: Layout = PLAIN  # of observations
 
     @property
     def action_size(self) -> int:
         """Number of action dimensions."""
         return len(self.bounds.low)
+
+    @property
+    def unscaled(self) -> Flags:
+        """Which numbers of an observation a scaling leaves as they are."""
+        return self.layout.unscaled(self.observation_size)
+
+    def encode(self, values: Mapping[str, Any]) -> Floats:
+        """The observation of a row of a table with text, given by the names of its columns.
+
+        Columns may have several rows. A category that the data did not have is refused. Numbers of
+        a missing value (None, NaN or an empty text) are NaN; see the fallback of `Policy.act`.
+        """
+        return self.layout.encode(values)
 
     def as_json(self) -> dict[str, Any]:
         """The task as JSON values."""
@@ -91,6 +106,7 @@ class TaskSpec:
             "action_low": self.bounds.low.tolist(),
             "action_high": self.bounds.high.tolist(),
             **({} if self.scaling is None else {"scaling": self.scaling.as_json()}),
+            **({} if self.layout == PLAIN else {"layout": self.layout.as_json()}),
         }
 
     @classmethod
@@ -104,4 +120,7 @@ class TaskSpec:
         if type(size) is not int or size < 1 or low.size < 1:
             raise ValueError(f"task: observations of size {size}, actions of size {low.size}")
         scaling = content.get("scaling")
-        return cls(size, bounds, None if scaling is None else Scaling.from_json(scaling, size))
+        layout = Layout.from_json(content["layout"]) if "layout" in content else PLAIN
+        layout.require_size(size)
+        known = None if scaling is None else Scaling.from_json(scaling, size)
+        return cls(size, bounds, known, layout)

@@ -190,7 +190,7 @@ def check(columns: Columns, bounds: ActionBounds | None = None) -> Checked:
     for look in STRUCTURE:
         if found := tuple(look(columns.arrays)):
             return Checked(columns, None, found)
-    found = (*not_finite(columns.arrays, columns.names), *not_flags(columns.arrays))
+    found = (*not_finite(columns.arrays, columns.labels), *not_flags(columns.arrays))
     actions = columns.arrays["actions"]
     bounds = bounds or bounds_of(columns, actions.shape[1])
     return Checked(columns, bounds, (*found, *out_of_bounds(actions, bounds)))

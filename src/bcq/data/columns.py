@@ -7,6 +7,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bcq.data.layout import PLAIN, Layout
+
 Column = NDArray[Any]  # of any dtype that a file may contain
 
 
@@ -69,6 +71,17 @@ class Columns:
     rows: NDArray[np.int64] | None = None  # numbers in the file, if not 0, 1, 2, ...
     findings: tuple[Finding, ...] = ()  # problems found while reading
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)  # in the file, by role
+    layout: Layout = PLAIN  # of observations
+
+    @property
+    def labels(self) -> dict[str, Sequence[str]]:
+        """The names of single numbers by role: a text column has one for each category."""
+        known = dict(self.names)
+        if self.layout.columns:
+            known["observations"] = self.layout.labels
+        if self.layout.columns and "next_observations" in known:
+            known["next_observations"] = self.layout.renamed(known["next_observations"]).labels
+        return known
 
     def in_file(self, finding: Finding) -> Finding:
         """The same finding with its rows numbered as in the file."""

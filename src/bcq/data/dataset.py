@@ -19,6 +19,7 @@ from bcq.data.columns import (
     frozen,
 )
 from bcq.data.episodes import episode_spans, transitions
+from bcq.data.layout import PLAIN, Layout
 from bcq.system.errors import InputError
 
 
@@ -28,7 +29,7 @@ class Dataset:
 
     `terminated` marks ends by the environment itself, `truncated` ends by a time limit or by a
     cut in the log; no row has both. `qpos` and `qvel` are the simulator's state before the step,
-    if known.
+    if known. `layout` says what the numbers of an observation are, where a table has text.
     """
 
     observations: Floats
@@ -41,6 +42,7 @@ class Dataset:
     provenance: Provenance
     qpos: NDArray[np.float64] | None = None
     qvel: NDArray[np.float64] | None = None
+    layout: Layout = PLAIN
 
     @classmethod
     def from_columns(cls, columns: Columns, bounds: ActionBounds | None = None) -> "Dataset":
@@ -61,7 +63,8 @@ class Dataset:
                 "episode; store it in the file"
             )
         fields = {name: frozen(values) for name, values in arrays.items()}
-        return cls(**fields, bounds=bounds, provenance=checked.columns.provenance)
+        columns = checked.columns
+        return cls(**fields, bounds=bounds, provenance=columns.provenance, layout=columns.layout)
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -69,7 +72,7 @@ class Dataset:
     @property
     def task(self) -> TaskSpec:
         """What a policy for this data must know about its task."""
-        return TaskSpec(self.observations.shape[1], self.bounds)
+        return TaskSpec(self.observations.shape[1], self.bounds, layout=self.layout)
 
     @cached_property
     def is_end(self) -> Flags:
@@ -103,4 +106,5 @@ class Dataset:
         """The content of a file that stores this batch."""
         names = (*MATRICES, "rewards", *FLAGS)
         arrays = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        return Columns("dataset", arrays, self.provenance, self.bounds.low, self.bounds.high)
+        low, high = self.bounds.low, self.bounds.high
+        return Columns("dataset", arrays, self.provenance, low, high, layout=self.layout)

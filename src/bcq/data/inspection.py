@@ -50,6 +50,7 @@ def summary(dataset: Dataset, names: Mapping[str, Sequence[str]] | None = None) 
         "simulator_states": dataset.qpos is not None,
         "provenance": vars(dataset.provenance),
         "columns": dict(names or {}),
+        **({"numbers": list(dataset.layout.labels)} if dataset.layout.labels else {}),
         "fingerprint": dataset.fingerprint,
     }
 
@@ -99,6 +100,8 @@ def as_text(figures: dict[str, Any]) -> str:
     lines += ["", *(f"{name:<14} {value}" for name, value in origin.items())]
     if figures["columns"]:
         lines.append(f"{'columns':<14} {as_words(figures['columns'])}")
+    if "numbers" in figures:
+        lines.append(f"{'numbers':<14} {', '.join(figures['numbers'])}")
     return "\n".join([*lines, f"fingerprint    {figures['fingerprint'][:16]}…"])
 
 

@@ -100,6 +100,7 @@ def locate(name: str | Path) -> Path:
 def open_batch(source: str | Path, options: Options) -> Checked:
     """Reads a file and checks it, with the bounds that `bcq.load` describes."""
     columns = read(source, options)
+    require_layout(columns)
     if is_well_formed(columns):
         columns = handle_missing(columns, options.missing)
     own = columns.action_low is not None or columns.action_high is not None
@@ -110,6 +111,16 @@ def open_batch(source: str | Path, options: Options) -> Checked:
         seen=lambda: finite_range(columns.arrays.get("actions", np.empty(0))),
     )
     return check(columns, bounds)
+
+
+def require_layout(columns: Columns) -> None:
+    """Refuses a stored layout of other observations."""
+    observations = columns.arrays.get("observations", np.empty(0))
+    try:
+        if observations.ndim == 2:
+            columns.layout.require_size(observations.shape[1])
+    except ValueError as error:
+        raise InputError(f"{columns.source}: is damaged ({error})") from error
 
 
 def bounds_for(

@@ -70,7 +70,7 @@ def task_for(dataset: Dataset, choice: ScalingChoice, resumed: Path | None) -> T
         choice = "standard" if dataset.provenance.recipe is None else "none"
     if choice == "none":
         return dataset.task
-    scaling = Scaling.of(dataset.observations, dataset.rewards)
+    scaling = Scaling.of(dataset.observations, dataset.rewards, dataset.task.unscaled)
     progress.say(
         f"scaling: observations are standardised, rewards are divided by "
         f"{scaling.reward_spread:.4g}; actions and values are in the units of the data"

@@ -101,7 +101,7 @@ def examine(checked: Checked, *, discount: float | None = DISCOUNT) -> Examinati
     for finding in checked.errors:
         bad[finding.rows] = True
     arrays, kept = without_rows(arrays, bad)
-    batch = stored_batch(arrays, checked.columns.names, checked.bounds, discount)
+    batch = stored_batch(arrays, checked.columns.labels, checked.bounds, discount)
     advice: list[Finding] = []
     with np.errstate(over="ignore", invalid="ignore"):  # differences of very large numbers
         checks = ADVISORY_CHECKS if len(kept) else ()

@@ -1,6 +1,7 @@
 """HDF5 in D4RL's layout, with the batch's provenance as attributes of the file."""
 
 import io
+import json
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from h5py import h5d, h5g, h5l, h5o, h5s
 from bcq.data.columns import Column, Columns, Provenance
 from bcq.data.dataset import Dataset
 from bcq.data.formats.limits import require_plausible
+from bcq.data.layout import PLAIN, Layout
 from bcq.system import interruption
 from bcq.system.errors import InputError
 from bcq.system.files import replacing
@@ -54,6 +56,7 @@ def read(path: Path) -> Columns:
                 ),
                 action_low=read_bound(file, "action_low"),
                 action_high=read_bound(file, "action_high"),
+                layout=read_layout(file),
             )
     except InputError as error:
         raise error.within(path) from error
@@ -111,6 +114,12 @@ def read_text(file: h5py.File, name: str) -> str | None:
 def read_bound(file: h5py.File, name: str) -> Column | None:
     """Reads an action bound, one number per dimension."""
     return None if name not in file.attrs else np.atleast_1d(np.asarray(file.attrs[name], float))
+
+
+def read_layout(file: h5py.File) -> Layout:
+    """Reads what the numbers of an observation are."""
+    text = read_text(file, "layout")
+    return PLAIN if text is None else Layout.from_json(json.loads(text))
 
 
 class FileForHDF5(io.FileIO):
@@ -200,6 +209,7 @@ def write_parts(parts: Iterable[Dataset], path: Path) -> int:
                 },
                 "action_low": columns.action_low,
                 "action_high": columns.action_high,
+                **({} if part.layout == PLAIN else {"layout": json.dumps(part.layout.as_json())}),
             }
             file.attrs.update(attributes)
         if rows == 0:

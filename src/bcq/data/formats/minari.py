@@ -22,6 +22,7 @@ from bcq.data.columns import Column, Columns, Finding, Flags, Provenance
 from bcq.data.dataset import Dataset
 from bcq.data.episodes import cut
 from bcq.data.formats.hdf5 import new_file, read_column
+from bcq.data.layout import PLAIN, Layout
 from bcq.system import interruption
 from bcq.system.errors import InputError
 from bcq.system.files import make_directory, require_regular
@@ -59,7 +60,7 @@ def read(folder: Path) -> Columns:
         if not episodes:
             raise InputError("has no steps")
         low, high = bounds_in(metadata)
-        provenance = provenance_in(metadata)
+        provenance, layout = provenance_in(metadata), layout_in(metadata)
     except InputError as error:
         raise error.within(folder) from error
     except (OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError) as error:
@@ -68,7 +69,7 @@ def read(folder: Path) -> Columns:
     unflagged = unflagged_ends(arrays, [len(episode["rewards"]) for episode in episodes])
     findings = (ends_without_flag(np.flatnonzero(unflagged)),) if unflagged.any() else ()
     arrays = cut(arrays, unflagged)
-    return Columns(str(folder), arrays, provenance, low, high, findings=findings)
+    return Columns(str(folder), arrays, provenance, low, high, findings=findings, layout=layout)
 
 
 def require_vectors(metadata: Mapping[str, Any]) -> None:
@@ -185,6 +186,13 @@ def provenance_in(metadata: Mapping[str, Any]) -> Provenance:
     )
 
 
+def layout_in(metadata: Mapping[str, Any]) -> Layout:
+    """What the numbers of an observation are, if this package wrote it."""
+    if isinstance(ours := metadata.get("bcq"), dict) and "layout" in ours:
+        return Layout.from_json(ours["layout"])
+    return PLAIN
+
+
 def write(dataset: Dataset, folder: Path, identity: str) -> None:
     """Writes the batch completely or not at all."""
     if folder.exists():
@@ -243,6 +251,7 @@ def metadata_of(dataset: Dataset, identity: str) -> dict[str, Any]:
     size = dataset.task.observation_size
     spec = {"env_spec": gymnasium.spec(name).to_json()} if name in gymnasium.registry else {}
     unbounded = np.full(size, math.inf, np.float32)
+    layout = {} if dataset.layout == PLAIN else {"layout": dataset.layout.as_json()}
     return {
         "dataset_id": identity,
         "minari_version": LAYOUT,
@@ -253,7 +262,7 @@ def metadata_of(dataset: Dataset, identity: str) -> dict[str, Any]:
         "action_space": box(dataset.bounds.low, dataset.bounds.high),
         **spec,
         "algorithm_name": dataset.provenance.behaviour or "unknown",
-        "bcq": vars(dataset.provenance),
+        "bcq": vars(dataset.provenance) | layout,
     }
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -37,6 +37,7 @@ from bcq.data.formats.arrow import (
     map_columns,
     record_batches,
 )
+from bcq.data.formats.dialect import Dialect
 from bcq.data.formats.mapping import Names
 from bcq.data.formats.order import (
     EpisodeNumbers,
@@ -48,6 +49,7 @@ from bcq.data.formats.order import (
     require_text,
     rows_moved,
 )
+from bcq.data.formats.texts import Categories, find_categories, layout_of, one_hot
 from bcq.system.errors import InputError
 from bcq.system.progress import Progress, over
 
@@ -65,6 +67,7 @@ class Log:
     order: NDArray[np.int64] | None  # row of the file at each place; None if in order
     cuts: NDArray[np.bool_]  # at each place: whether the episode is cut after it
     findings: tuple[Finding, ...]
+    categories: Categories = field(default_factory=dict)  # of text columns
 
     def __len__(self) -> int:
         return len(self.cuts)
@@ -100,9 +103,13 @@ class Log:
                     break
         return cut(arrays, self.cuts[start:stop])
 
+    def width(self, name: str) -> int:
+        """How many numbers a role has in a row: one for each column, or for each category."""
+        return sum(len(self.categories.get(column, (column,))) for column in self.names[name])
+
     def empty(self, rows: int) -> dict[str, Column]:
         """Arrays of zeros for this number of rows."""
-        sizes = {name: len(columns) for name, columns in self.names.items() if name not in KEYS}
+        sizes = {name: self.width(name) for name in self.names if name not in KEYS}
         return {
             name: np.zeros((rows, sizes[name]) if name in MATRICES else rows, precision(name))
             for name in dict.fromkeys((*sizes, *FLAGS))
@@ -117,10 +124,17 @@ class Log:
     ) -> None:
         """Copies the chosen rows of a batch to their places."""
         for name in arrays:
-            for i, column in enumerate(self.names.get(name, ())):
-                target = arrays[name][:, i] if name in MATRICES else arrays[name]
+            first = 0
+            for column in self.names.get(name, ()):
+                cells = batch.column(column)
+                if column in self.categories:
+                    numbers = one_hot(cells, self.categories[column])[chosen]
+                else:
+                    numbers = as_float64(cells)[chosen, None]
+                target = arrays[name] if name in MATRICES else arrays[name][:, None]
                 with np.errstate(over="ignore"):  # the checks find infinity
-                    target[places] = as_float64(batch.column(column))[chosen]
+                    target[places, first : first + numbers.shape[1]] = numbers
+                first += numbers.shape[1]
 
     def action_range(self) -> tuple[Column, Column]:
         """Smallest and largest action in each dimension."""
@@ -145,6 +159,7 @@ def read(path: Path, names: Mapping[str, Sequence[str]], step_format: str | None
             rows=log.order,
             findings=log.findings,
             names=log.names,
+            layout=layout_of(log.names, log.categories),
         )
 
 
@@ -152,14 +167,14 @@ def parts(
     log: Log, bounds: ActionBounds | None, environment: str | None = None
 ) -> Iterator[Dataset]:
     """The table as consecutive batches, so that it is never completely in memory."""
-    windows = list(pairwise(window_ends(log)))
+    windows, layout = list(pairwise(window_ends(log))), layout_of(log.names, log.categories)
     for start, stop in over(windows, f"converting {Path(log.source).name}", "part", delay=1):
         ahead = min(stop + 1, len(log))  # the row after the last gives its next observation
         with explain_read_errors(Path(log.source)):
             arrays = log.window(start, ahead)
         rows = np.arange(start, ahead) if log.order is None else log.order[start:ahead]
         origin = Provenance(environment)
-        window = Columns(log.source, arrays, origin, rows=rows, names=log.names)
+        window = Columns(log.source, arrays, origin, rows=rows, names=log.names, layout=layout)
         checked = check(window, bounds)
         own = checked.require_sound()
         arrays = transitions(checked.columns)
@@ -169,12 +184,12 @@ def parts(
         kept = len(arrays["rewards"]) - (ahead > stop and bool(ahead_is_there))
         if kept:
             fields = {name: frozen(values[:kept]) for name, values in arrays.items()}
-            yield Dataset(**fields, bounds=own, provenance=checked.columns.provenance)
+            yield Dataset(**fields, bounds=own, provenance=origin, layout=layout)
 
 
 def window_ends(log: Log) -> list[int]:
     """Ends of windows: those of row groups if that makes windows at most twice as long."""
-    width = sum(len(columns) for columns in log.names.values())
+    width = sum(log.width(name) for name in log.names)
     size, ends = max(1, WINDOW_BYTES // (4 * width)), [0]
     for end in np.cumsum(group_sizes(log.file)).tolist():
         while end - ends[-1] > 2 * size:
@@ -194,15 +209,18 @@ def open_log(
     with temporary as folder:
         with explain_read_errors(path):
             parquet = path if path.suffix == ".parquet" else Path(folder) / "log.parquet"
+            dialect = Dialect()
             if parquet != path:
-                as_parquet(path, parquet, names, ["step"] if step_format is not None else [])
+                texts = ["step"] if step_format is not None else []
+                dialect = as_parquet(path, parquet, names, texts)
             # Buffered, without prefetching: one page of a column is in memory at a time.
             file = pq.ParquetFile(parquet, pre_buffer=False, buffer_size=2**20)
         with file:
             with explain_read_errors(path):
                 names = map_columns(file.schema_arrow, names)
                 log = put_in_order(str(path), file, names, parquet.stat().st_size, step_format)
-            yield log
+                categories = find_categories(file, log.names, dialect)
+            yield replace(log, categories=categories)
 
 
 def last_is_whole(cuts: NDArray[np.bool_]) -> bool:
