@@ -1224,7 +1224,9 @@ MUTANTS = [
         "within = time <= left[step.episodes]",
         "test_values.py",
     ),
-    Mutant("simulation/true_values.py", "act), HORIZON)", "act), HORIZON + 1)", "test_values.py"),
+    Mutant(
+        "simulation/true_values.py", "past)), HORIZON)", "past)), HORIZON + 1)", "test_values.py"
+    ),
     Mutant(
         "training/policy.py",
         "self.scaled(observations), self.task.bounds.normalise(actions)",
@@ -1492,6 +1494,22 @@ MUTANTS = [
         "test_tables.py",
     ),
     Mutant("data/formats/order.py", "cuts[gaps] = True", "pass", "test_tables.py"),
+    # Signs of decimals mixed up; categories in any order, or scaled; the past of another episode.
+    Mutant(
+        "data/formats/dialect.py",
+        'return Dialect(";", ",")',
+        'return Dialect(";")',
+        "test_dialect.py",
+    ),
+    Mutant("data/formats/texts.py", "sorted(together", "tuple(together", "test_categories.py"),
+    Mutant("data/scaling.py", "varies & ~unscaled", "varies", "test_categories.py"),
+    Mutant("data/history.py", "np.maximum(rows - lag, begins)", "rows - lag", "test_lags.py"),
+    Mutant(
+        "data/history.py",
+        "observations, done, *past",
+        "observations, 0 * done, *past",
+        "test_lags.py",
+    ),
     Mutant(
         "data/formats/tables.py",
         "np.lexsort((episodes,) if steps is None else (steps, episodes))",

@@ -68,6 +68,23 @@ def test_text_becomes_one_number_for_each_category(path: Path) -> None:
     assert dataset.task.layout == LAYOUT
 
 
+def test_text_may_stand_anywhere_among_the_columns(path: Path) -> None:
+    write(path, wind=LOG["mode"][::-1])
+    roles = ROLES | {"observations": ["wind", "mode", "inside"]}
+    dataset = bcq.load(path, columns=roles)
+    assert dataset.observations[1].tolist() == [1, 0, 0, 1, 0, 0, 2.5]
+    assert dataset.observations[2].tolist() == [0, 1, 0, 0, 0, 1, 3.5]
+    assert dataset.task.unscaled.tolist() == [True] * 6 + [False]
+
+
+def test_parts_are_as_large_as_their_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "WINDOW_BYTES", 4 * 16)
+    with tables.open_log(write(tmp_path / "log.csv"), ROLES) as log:
+        assert tables.window_ends(log)[:2] == [0, 2]  # rows of 8 numbers, 3 of them categories
+
+
 @pytest.mark.parametrize(
     "kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())]
 )

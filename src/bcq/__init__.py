@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bcq.data.bounds import ActionBounds
     from bcq.data.dataset import Dataset
     from bcq.data.doctor.examination import examine_dataset
+    from bcq.data.history import History
     from bcq.data.saving import save
     from bcq.data.scaling import Scaling
     from bcq.judging.meter import Meter, extrapolation_meter
@@ -46,6 +47,7 @@ PLACES = {
     "bcq.collection.recipes": ("collect_random",),
     "bcq.data.dataset": ("ActionBounds", "Dataset"),
     "bcq.data.doctor.examination": ("examine_dataset",),
+    "bcq.data.history": ("History",),
     "bcq.system.errors": ("BCQError", "InputError"),
     "bcq.simulation.evaluation": ("Evaluation", "evaluate"),
     "bcq.data.saving": ("save",),
@@ -90,6 +92,7 @@ __all__ = [
     "Ensemble",
     "EnsembleConfig",
     "Evaluation",
+    "History",
     "InputError",
     "Meter",
     "Policy",

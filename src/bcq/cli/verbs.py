@@ -48,10 +48,15 @@ class ReadingOptions:
     """cells without a value: refuse them, fill them with the last value of their episode, or cut
     out their rows; a reward is never filled; if not given, as the mapping file says, else refuse"""
 
+    lags: int | None = None
+    """number of past steps of the same episode, readings and actions, that each observation
+    includes where one reading does not make a state; if not given, as the mapping file says,
+    else 0"""
+
     def options(self, environment: str | None = None) -> Options:
         """The options for the reader."""
         names, settings = parse_columns(self.columns) if self.columns else ({}, {})
-        given = {"step_format": self.step_format, "missing": self.missing}
+        given = {"step_format": self.step_format, "missing": self.missing, "lags": self.lags}
         settings |= {name: value for name, value in given.items() if value is not None}
         return Options(
             columns=names,

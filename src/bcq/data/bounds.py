@@ -91,8 +91,14 @@ class TaskSpec:
         """Which numbers of an observation a scaling leaves as they are."""
         return self.layout.unscaled(self.observation_size)
 
+    @property
+    def reading_size(self) -> int:
+        """Number of numbers of one reading: an observation without past steps."""
+        past = self.layout.past
+        return self.observation_size if past is None else past.reading_size
+
     def encode(self, values: Mapping[str, Any]) -> Floats:
-        """The observation of a row of a table with text, given by the names of its columns.
+        """The reading of a row of a table, given by the names of its columns.
 
         Columns may have several rows. A category that the data did not have is refused. Numbers of
         a missing value (None, NaN or an empty text) are NaN; see the fallback of `Policy.act`.

@@ -72,12 +72,13 @@ class Columns:
     findings: tuple[Finding, ...] = ()  # problems found while reading
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)  # in the file, by role
     layout: Layout = PLAIN  # of observations
+    lags: int = 0  # past steps that the observations of the batch are to include
 
     @property
     def labels(self) -> dict[str, Sequence[str]]:
         """The names of single numbers by role: a text column has one for each category."""
         known = dict(self.names)
-        if self.layout.columns:
+        if self.layout.labels:
             known["observations"] = self.layout.labels
         if self.layout.columns and "next_observations" in known:
             known["next_observations"] = self.layout.renamed(known["next_observations"]).labels

@@ -19,6 +19,7 @@ from bcq.data.columns import (
     frozen,
 )
 from bcq.data.episodes import episode_spans, transitions
+from bcq.data.history import layout_with_past, with_past
 from bcq.data.layout import PLAIN, Layout
 from bcq.system.errors import InputError
 
@@ -29,7 +30,8 @@ class Dataset:
 
     `terminated` marks ends by the environment itself, `truncated` ends by a time limit or by a
     cut in the log; no row has both. `qpos` and `qvel` are the simulator's state before the step,
-    if known. `layout` says what the numbers of an observation are, where a table has text.
+    if known. `layout` says what the numbers of an observation are, where a table has text or where
+    they include past steps.
     """
 
     observations: Floats
@@ -62,9 +64,12 @@ class Dataset:
                 f"{checked.columns.source}: next_observations: is missing, and every row ends an "
                 "episode; store it in the file"
             )
+        columns, layout = checked.columns, checked.columns.layout
+        if columns.lags:
+            layout = layout_with_past(columns, bounds)
+            arrays = with_past(arrays, columns.lags, bounds)
         fields = {name: frozen(values) for name, values in arrays.items()}
-        columns = checked.columns
-        return cls(**fields, bounds=bounds, provenance=columns.provenance, layout=columns.layout)
+        return cls(**fields, bounds=bounds, provenance=columns.provenance, layout=layout)
 
     def __len__(self) -> int:
         return len(self.rewards)

@@ -64,6 +64,12 @@ def stored_truncated(arrays: Mapping[str, Column]) -> Column:
     return arrays.get("truncated", np.zeros(len(arrays["terminated"]), bool))
 
 
+def first_rows(is_end: Flags) -> NDArray[np.int64]:
+    """The first row of the episode of each row."""
+    begins = np.append(True, is_end[:-1])
+    return np.maximum.accumulate(np.where(begins, np.arange(len(is_end)), 0))
+
+
 def episode_spans(is_end: Flags) -> NDArray[np.int64]:
     """First row and row past the end of each episode, (episodes, 2); the last may be unfinished."""
     stops = np.flatnonzero(is_end) + 1

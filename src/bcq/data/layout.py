@@ -64,43 +64,85 @@ class ObservationColumn:
 
 
 @dataclass(frozen=True)
+class Past:
+    """The past steps in an observation: after the newest reading, a reading and an action each."""
+
+    lags: int  # how many steps, the newest first
+    reading_size: int
+    action_size: int  # numbers of one past action
+    actions: tuple[str, ...] = ()  # their names, if known
+
+    @classmethod
+    def from_json(cls, content: Any) -> "Past":
+        """The inverse of `vars`; raises ValueError for anything else."""
+        try:
+            found = cls(**content | {"actions": tuple(content["actions"])})
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"layout: {error!r}") from error
+        sizes = (found.lags, found.reading_size, found.action_size)
+        if not all(type(size) is int and size > 0 for size in sizes) or not all(
+            isinstance(name, str) for name in found.actions
+        ):
+            raise ValueError("layout: its past steps are not three sizes and names of actions")
+        return found
+
+
+@dataclass(frozen=True)
 class Layout:
     """What the numbers of an observation are."""
 
-    columns: tuple[ObservationColumn, ...] = ()  # none if they are the columns of the log as such
+    columns: tuple[ObservationColumn, ...] = ()  # of a reading; none if they need no names
+    past: Past | None = None  # None if an observation is one reading
+
+    @property
+    def reading_labels(self) -> tuple[str, ...]:
+        """The names of the numbers of a reading, in order."""
+        return tuple(label for column in self.columns for label in column.labels)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The names of the numbers, in order."""
-        return tuple(label for column in self.columns for label in column.labels)
+        """The names of all numbers, in order; none if they are not known."""
+        now, past = self.reading_labels, self.past
+        if past is None:
+            return now
+        step, lags = (*now, *past.actions), range(1, past.lags + 1)
+        known = len(step) == past.reading_size + past.action_size
+        return (*now, *(f"{label}@-{lag}" for lag in lags for label in step)) if known else ()
 
     def renamed(self, names: Sequence[str]) -> "Layout":
         """The same with other names of columns."""
         pairs = zip(self.columns, names, strict=True)
-        return Layout(tuple(replace(column, name=name) for column, name in pairs))
+        return replace(self, columns=tuple(replace(column, name=name) for column, name in pairs))
 
     def unscaled(self, size: int) -> NDArray[np.bool_]:
-        """Which numbers are on a scale for learning as they are: those of categories.
+        """Which numbers are on a scale for learning as they are: categories and past actions.
 
         Divided by its standard deviation, a category would count the more the rarer it is, up to
         the limit of scaled numbers.
         """
-        if not self.columns:
-            return np.zeros(size, bool)
-        return np.repeat(
-            [bool(column.categories) for column in self.columns],
-            [len(column.labels) for column in self.columns],
-        )
+        categories = [bool(column.categories) for column in self.columns]
+        widths = [len(column.labels) for column in self.columns]
+        width = size if self.past is None else self.past.reading_size
+        now = np.repeat(categories, widths) if self.columns else np.zeros(width, bool)
+        if self.past is None:
+            return now
+        step = np.append(now, np.ones(self.past.action_size, bool))
+        return np.append(now, np.tile(step, self.past.lags))
 
     def require_size(self, size: int) -> None:
         """Refuses observations with another number of numbers, with a ValueError."""
-        if self.columns and len(self.labels) != size:
-            raise ValueError(f"layout: is for {len(self.labels)} numbers, not {size}")
+        expected, past = len(self.reading_labels), self.past
+        if past is not None:
+            if expected not in (0, past.reading_size):
+                raise ValueError(f"layout: a reading has {expected} or {past.reading_size} numbers")
+            expected = past.reading_size + past.lags * (past.reading_size + past.action_size)
+        if expected not in (0, size):
+            raise ValueError(f"layout: is for {expected} numbers, not {size}")
 
     def encode(self, values: Mapping[str, Any]) -> NDArray[np.float32]:
-        """The observation of a row of a table, given by the names of its columns.
+        """The reading of a row of a table, given by the names of its columns.
 
-        Columns may have several rows; an observation has then one row for each. A missing value is
+        Columns may have several rows; the result has then one row for each. A missing value is
         None, NaN or an empty text; its numbers are NaN.
         """
         if not self.columns:
@@ -121,7 +163,8 @@ class Layout:
                 {"name": column.name}
                 | ({"categories": list(column.categories)} if column.categories else {})
                 for column in self.columns
-            ]
+            ],
+            **({} if self.past is None else {"past": vars(self.past)}),
         }
 
     @classmethod
@@ -136,7 +179,8 @@ class Layout:
                 isinstance(text, str) for text in (name, *categories)
             ):
                 raise ValueError(f"layout: column {name!r:.50} is not a name and its categories")
-        return cls(tuple(ObservationColumn(name, tuple(found)) for name, found in columns))
+        past = Past.from_json(content["past"]) if "past" in content else None
+        return cls(tuple(ObservationColumn(name, tuple(found)) for name, found in columns), past)
 
 
 PLAIN = Layout()  # every column is a number

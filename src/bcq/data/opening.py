@@ -1,7 +1,7 @@
 """The only way to read a batch: a source and options become columns, which are checked once."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,9 @@ SUFFIXES = (".hdf5", ".h5")
 
 
 TABLES = (".csv", ".parquet")
+
+
+MOST_LAGS = 1_000  # a mistyped number would exhaust memory
 
 
 READABLE = (*SUFFIXES, ".npz", *TABLES)
@@ -40,6 +43,7 @@ class Options:
     action_margin: float | None = None
     step_format: str | None = None
     missing: MissingChoice = "refuse"
+    lags: int = 0
     bounds_of: Callable[[str | None], ActionBounds | None] = (
         no_known_bounds  # of an environment, by name
     )
@@ -54,6 +58,8 @@ class Options:
                 "action_margin replaces action_low and action_high; give one or the other",
                 option="action_margin",
             )
+        if type(self.lags) is not int or not 0 <= self.lags <= MOST_LAGS:
+            raise InputError(f"lags: {self.lags} is not a whole number from 0 to {MOST_LAGS}")
 
     def bounds(self) -> ActionBounds | None:
         """The bounds that were given, if any."""
@@ -101,6 +107,8 @@ def open_batch(source: str | Path, options: Options) -> Checked:
     """Reads a file and checks it, with the bounds that `bcq.load` describes."""
     columns = read(source, options)
     require_layout(columns)
+    require_one_past(columns, options)
+    columns = replace(columns, lags=options.lags)
     if is_well_formed(columns):
         columns = handle_missing(columns, options.missing)
     own = columns.action_low is not None or columns.action_high is not None
@@ -121,6 +129,21 @@ def require_layout(columns: Columns) -> None:
             columns.layout.require_size(observations.shape[1])
     except ValueError as error:
         raise InputError(f"{columns.source}: is damaged ({error})") from error
+
+
+def require_one_past(columns: Columns, options: Options) -> None:
+    """Refuses settings that do not fit observations which include past steps already."""
+    past = columns.layout.past
+    if past is not None and options.lags:
+        raise InputError(
+            f"{columns.source}: its observations include past steps already (lags: {past.lags}); "
+            "leave lags out, or start from the original log"
+        )
+    if past is not None and (options.bounds() is not None or options.action_margin is not None):
+        raise InputError(
+            f"{columns.source}: its observations include past actions, scaled by its own action "
+            "bounds; give other bounds with the original log"
+        )
 
 
 def bounds_for(

@@ -25,11 +25,12 @@ def convert(source: str | Path, target: str | Path, options: Options) -> Convert
     """Reads a batch and writes it.
 
     A table is converted to HDF5 in parts, so it can be larger than memory; not if missing cells
-    are to be filled or cut out.
+    are to be filled or cut out, or if past steps are to be included.
     """
     require_new(target)
     path = locate(source)
-    if path.suffix in TABLES and not is_minari(target) and options.missing == "refuse":
+    whole = is_minari(target) or options.missing != "refuse" or options.lags > 0
+    if path.suffix in TABLES and not whole:
         from bcq.data.formats import tables  # noqa: PLC0415 - pyarrow takes a quarter of a second to import
 
         with tables.open_log(path, options.columns, options.step_format) as log:

@@ -19,6 +19,7 @@ def load(
     action_margin: float | None = None,
     step_format: str | None = None,
     missing: MissingChoice = "refuse",
+    lags: int = 0,
 ) -> Dataset:
     """Reads a batch and checks it: HDF5, npz, CSV, Parquet, or a Minari data set.
 
@@ -29,7 +30,8 @@ def load(
 
     `step_format` is the format of the times in the column of the step, if they are text but not
     ISO. `missing` says what is done with cells without a value: refuse them, fill them with the
-    last value of their episode, or cut out their rows. A reward is never filled.
+    last value of their episode, or cut out their rows. A reward is never filled. `lags` is the
+    number of past steps, readings and actions, that an observation includes (`bcq.History`).
     """
     options = Options(
         columns=columns or {},
@@ -39,6 +41,7 @@ def load(
         action_margin=action_margin,
         step_format=step_format,
         missing=missing,
+        lags=lags,
         bounds_of=registered_bounds,
     )
     return Dataset.from_checked(open_batch(path, options))

@@ -99,7 +99,7 @@ def make_for(name: str, task: TaskSpec, *, time_limit: bool = True) -> Environme
     environment = make(name, time_limit=time_limit)
     actual = task_of(environment)
     for kind, ours, theirs in (
-        ("observations", task.observation_size, actual.observation_size),
+        ("observations", task.reading_size, actual.observation_size),
         ("actions", task.action_size, actual.action_size),
     ):
         if ours != theirs:

@@ -54,9 +54,10 @@ class Policy:
         with np.errstate(over="ignore"):  # what becomes infinite is refused below
             observations = np.asarray(observations, np.float32)
         if observations.ndim != 2 or observations.shape[1] != self.task.observation_size:
+            past = "" if self.task.layout.past is None else ", with past steps; see bcq.History"
             raise InputError(
                 f"observations have shape {observations.shape}; "
-                f"this policy needs (rows, {self.task.observation_size})"
+                f"this policy needs (rows, {self.task.observation_size}){past}"
             )
         broken = ~np.isfinite(observations).all(axis=1)
         if broken.any() and fallback is None:

@@ -73,7 +73,7 @@ class StoredBatch:
     def in_words(self, role: str, columns: Sequence[int] | NDArray[np.int64]) -> str:
         """For example column 3, or columns inside, outside and 5 more: by name, if it is known."""
         names, width = self.names.get(role, ()), getattr(self, role).shape[1]
-        known = names if len(names) == width else range(width)  # an array can have one name
+        known = names if len(names) >= width else range(width)  # an array can have one name
         shown = ", ".join(str(known[i]) for i in columns[:8])
         more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
         return f"column{'s' if len(columns) > 1 else ''} {shown}{more}"
