@@ -16,8 +16,9 @@ from bcq.cli.application import main
 from bcq.data.bounds import ActionBounds, TaskSpec
 from bcq.data.dataset import Dataset
 from bcq.data.layout import Layout, ObservationColumn, Past
+from bcq.simulation.environments import make
 from bcq.simulation.evaluation import evaluate
-from bcq.simulation.true_values import true_values
+from bcq.simulation.true_values import state_at, true_values
 from bcq.training.policy import Policy
 
 COLUMNS = (ObservationColumn("inside"), ObservationColumn("outside"))
@@ -138,7 +139,7 @@ def test_an_environment_of_other_readings_is_refused(counting: str) -> None:
 def test_true_values_continue_the_logged_history() -> None:
     seen.clear()
     dataset = bcq.collect_random("Pendulum-v1", transitions=400, seed=0)
-    past = Dataset.from_columns(replace(dataset.columns(), lags=1))
+    past = Dataset.from_columns(replace(dataset.columns(), lags=2))
 
     class Still(Policy):
         def act(self, observations: Any, **options: Any) -> Any:
@@ -152,6 +153,17 @@ def test_true_values_continue_the_logged_history() -> None:
     np.testing.assert_allclose(first[:, :3], past.next_observations[rows, :3], atol=1e-4)
     np.testing.assert_array_equal(first[:, 3:], past.next_observations[rows, 3:])
     np.testing.assert_array_equal(first[:, 6], dataset.actions[rows, 0] / 2)
+
+
+def test_a_simulator_is_set_to_the_newest_reading() -> None:
+    dataset = bcq.collect_random("HalfCheetah-v5", transitions=20, seed=0)
+    past = Dataset.from_columns(replace(dataset.columns(), lags=2))
+    environment = make("HalfCheetah-v5")
+    environment.reset(seed=0)
+    found = state_at(replace(past, qpos=None, qvel=None), environment, 7)
+    assert dataset.qvel is not None
+    np.testing.assert_allclose(found.qvel, dataset.qvel[7], rtol=1e-5, atol=1e-6)
+    environment.close()
 
 
 @pytest.mark.usefixtures("own_compilation_cache")

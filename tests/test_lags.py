@@ -280,6 +280,7 @@ def test_a_run_keeps_it(log: Path) -> None:
         {},
         {"lags": 2, "reading_size": 2, "action_size": 1},
         {"lags": 0, "reading_size": 2, "action_size": 1, "actions": []},
+        {"lags": 3, "reading_size": 2, "action_size": 0, "actions": []},
         {"lags": 2, "reading_size": 2.0, "action_size": 1, "actions": []},
         {"lags": 2, "reading_size": 2, "action_size": 1, "actions": [3]},
         {"lags": 2, "reading_size": 2, "action_size": 1, "actions": [], "more": 1},
