@@ -477,7 +477,7 @@ def test_a_mapping_says_how_columns_are_read(tmp_path: Path) -> None:
     assert parse_columns(["step=when", "step_format=%H, %M", "missing=fill"]) == expected
     for words, message in (
         ("missing=guess", "missing: must be refuse or fill or cut"),
-        ("steps=when", "'steps' is not one of episode, step, .*, step_format, missing$"),
+        ("steps=when", "'steps' is not one of episode, step, .*, step_format, missing, lags$"),
     ):
         with pytest.raises(InputError, match=message):
             parse_columns([words])
