@@ -27,8 +27,9 @@ import safetensors.numpy
 from bcq.algorithms import DDPGConfig
 from bcq.algorithms.networks import Actor
 from bcq.cli.application import main as bcq
-from bcq.collection import recipes as collection
-from bcq.collection.experts import ActorAlone, find
+from bcq.collection import agents
+from bcq.collection.agents import ActorAlone
+from bcq.collection.experts import find
 from bcq.collection.recipes import collect_behaviour_to, collect_to, imperfect
 from bcq.runs.arrays import named_arrays
 from bcq.runs.origin import use_compilation_cache
@@ -57,7 +58,7 @@ PATIENCE = 300.0  # seconds
 def collect_concurrent(path: Path) -> None:
     """As `bcq collect concurrent`, with small networks and frequent checkpoints."""
     small = DDPGConfig(hidden_sizes=(32, 32))
-    with mock.patch.object(collection, "DDPGConfig", return_value=small):
+    with mock.patch.object(agents, "DDPGConfig", return_value=small):
         collect_behaviour_to(path, "concurrent", SCHEDULE)
 
 

@@ -27,6 +27,8 @@ THEOREMS, TABULAR_BATCH_TESTS = "test_theorems.py", "test_tabular_batch.py"
 WALK = "test_theory.py"
 ORACLE, SHARED, LOOP = "test_bcq.py", "test_learning.py", "test_training.py"
 BASELINES = "test_baselines.py"
+DISCRETE_BCQ = "algorithms/discrete_bcq.py"
+CHOICES = ("test_discrete.py", "test_choosing.py", "test_choices.py")
 
 MUTANTS = [
     # Other ports: generated actions unbounded; target networks that start elsewhere.
@@ -50,8 +52,8 @@ MUTANTS = [
     # Observations shifted by one row; episodes joined; time limits taken for terminals.
     Mutant(
         "data/episodes.py",
-        "following = np.concatenate([observations[1:], observations[-1:]])",
-        "following = np.concatenate([observations[2:], observations[-2:]])",
+        "np.concatenate([arrays[own][1:], arrays[own][-1:]])",
+        "np.concatenate([arrays[own][2:], arrays[own][-2:]])",
         "test_dataset.py",
     ),
     Mutant(
@@ -62,7 +64,7 @@ MUTANTS = [
     ),
     Mutant(
         "data/episodes.py",
-        "following[terminated] = observations[terminated]",
+        "following[name][terminated] = arrays[own][terminated]",
         "pass",
         "test_dataset.py",
     ),
@@ -559,8 +561,8 @@ MUTANTS = [
     ),
     Mutant(
         "algorithms/ensemble.py",
-        "*(column.reshape(config.members, -1, *column.shape[1:]) for column in batch)",
-        "*(jnp.stack([x[i :: config.members] for i in range(config.members)]) for x in batch)",
+        "lambda column: column.reshape(config.members, -1, *column.shape[1:]), batch",
+        "lambda x: jnp.stack([x[i :: config.members] for i in range(config.members)]), batch",
         BASELINES,
     ),
     Mutant(
@@ -942,15 +944,15 @@ MUTANTS = [
     Mutant("collection/buffer.py", "capacity += WRITE_ROWS", "capacity += 0", "test_buffer.py"),
     Mutant(
         "collection/buffer.py",
-        'padded["actions"] = bounds.normalise(padded["actions"])',
+        'columns["actions"] = bounds.normalise(padded["actions"])',
         "pass",
         "test_buffer.py",
     ),
     Mutant(
         "collection/buffer.py",
-        'padded["actions"] = bounds.normalise(padded["actions"])',
-        'padded["actions"] = bounds.normalise(padded["actions"])\n'
-        '        padded["terminated"] |= padded["truncated"]',
+        'columns["actions"] = bounds.normalise(padded["actions"])',
+        'columns["actions"] = bounds.normalise(padded["actions"])\n'
+        '        columns["terminated"] = padded["terminated"] | padded["truncated"]',
         "test_buffer.py",
     ),
     Mutant(
@@ -963,21 +965,20 @@ MUTANTS = [
     # The behavioural agent.
     Mutant(
         "collection/behaviour.py",
-        "if agent.steps + time < random_steps:",
-        "if False:",
+        "random = agent.steps + time < random_steps",
+        "random = False",
         "test_behaviour.py",
     ),
     Mutant(
         "collection/behaviour.py",
-        "if agent.steps + time < random_steps:",
-        "if agent.steps < random_steps:",
+        "random = agent.steps + time < random_steps",
+        "random = agent.steps < random_steps",
         "test_behaviour.py",
     ),
     Mutant(
         "collection/behaviour.py",
-        "noise = generator.normal(0, schedule.noise, (1, task.action_size))",
-        "noise = generator.normal(0, schedule.noise, (1, task.action_size)) "
-        "/ task.bounds.half_width",
+        "actions = chosen + generator.normal(0, noise, shape)",
+        "actions = chosen + generator.normal(0, noise, shape) / bounds.half_width",
         "test_behaviour.py",
     ),
     Mutant(
@@ -1025,9 +1026,9 @@ MUTANTS = [
     Mutant("runs/schedules.py", "warm_up = 10_000 if", "warm_up = 1_000 if", "test_behaviour.py"),
     # The recipes.
     Mutant(
-        "collection/recipes.py",
-        "noise = generator.normal(0, self.noise, size) * bounds.half_width",
-        "noise = generator.normal(0, self.noise, size)",
+        "collection/noise.py",
+        "drawn = generator.normal(0, noise, len(bounds.low)) * bounds.half_width",
+        "drawn = generator.normal(0, noise, len(bounds.low))",
         "test_collection.py",
     ),
     Mutant(
@@ -1038,9 +1039,9 @@ MUTANTS = [
         "test_collection.py",
     ),
     Mutant(
-        "collection/recipes.py",
-        "actions[i] = np.clip(actions[i] + noise, bounds.low, bounds.high)",
-        "actions[i] = actions[i] + noise",
+        "collection/noise.py",
+        "return np.clip(action + drawn, bounds.low, bounds.high)",
+        "return action + drawn",
         "test_collection.py",
     ),
     Mutant(
@@ -1050,9 +1051,9 @@ MUTANTS = [
         "test_collection.py",
     ),
     Mutant(
-        "collection/recipes.py",
-        "actions[i] = generator.uniform(bounds.low, bounds.high)",
-        "actions[i] = generator.uniform(-1, 1, size)",
+        "collection/noise.py",
+        "return generator.uniform(bounds.low, bounds.high)",
+        "return generator.uniform(-1, 1, len(bounds.low))",
         "test_collection.py",
     ),
     Mutant(
@@ -1224,7 +1225,9 @@ MUTANTS = [
         "within = time <= left[step.episodes]",
         "test_values.py",
     ),
-    Mutant("simulation/true_values.py", "act), HORIZON)", "act), HORIZON + 1)", "test_values.py"),
+    Mutant(
+        "simulation/true_values.py", "past)), HORIZON)", "past)), HORIZON + 1)", "test_values.py"
+    ),
     Mutant(
         "training/policy.py",
         "self.scaled(observations), self.task.bounds.normalise(actions)",
@@ -1482,7 +1485,7 @@ MUTANTS = [
     Mutant(
         "data/formats/minari.py", "if not NAME.fullmatch(identity):", "if False:", "test_minari.py"
     ),
-    Mutant("data/formats/npz.py", "if kind.kind not in NUMBERS:", "if False:", "test_npz.py"),
+    Mutant("data/formats/npz.py", "if kind.kind not in kinds:", "if False:", "test_npz.py"),
     Mutant("data/formats/npz.py", 'order="F" if in_columns else "C"', 'order="C"', "test_npz.py"),
     Mutant("data/formats/limits.py", "claimed > MOST_COMPRESSED * stored", "False", "test_npz.py"),
     Mutant(
@@ -1492,6 +1495,22 @@ MUTANTS = [
         "test_tables.py",
     ),
     Mutant("data/formats/order.py", "cuts[gaps] = True", "pass", "test_tables.py"),
+    # Signs of decimals mixed up; categories in any order, or scaled; the past of another episode.
+    Mutant(
+        "data/formats/dialect.py",
+        'return Dialect(";", ",")',
+        'return Dialect(";")',
+        "test_dialect.py",
+    ),
+    Mutant("data/formats/texts.py", "sorted(together", "tuple(together", "test_categories.py"),
+    Mutant("data/scaling.py", "varies & ~unscaled", "varies", "test_categories.py"),
+    Mutant("data/history.py", "np.maximum(rows - lag, begins)", "rows - lag", "test_lags.py"),
+    Mutant(
+        "data/history.py",
+        "observations, done, *past",
+        "observations, 0 * done, *past",
+        "test_lags.py",
+    ),
     Mutant(
         "data/formats/tables.py",
         "np.lexsort((episodes,) if steps is None else (steps, episodes))",
@@ -1651,8 +1670,8 @@ MUTANTS = [
     ),
     Mutant(
         "judging/meter.py",
-        "compare(logged[rows], near)",
-        "compare(logged[: len(rows)], near)",
+        "compared(logged[rows], near)",
+        "compared(logged[: len(rows)], near)",
         "test_meter.py",
     ),
     # Rates that are no setting, and Adam's constants.
@@ -1726,15 +1745,15 @@ MUTANTS = [
     ),
     # Tables in parts, a column with two roles; episodes that are no copies.
     Mutant(
-        "data/formats/tables.py",
-        "low = np.fmin(low, np.fmin.reduce(values, axis=1))",
-        "low = np.fmin.reduce(values, axis=1)",
+        "data/actions.py",
+        "low = least if low is None else np.fmin(low, least)",
+        "low = least",
         "test_tables.py",
     ),
     Mutant(
-        "data/formats/tables.py",
-        "high = np.fmax(high, np.fmax.reduce(values, axis=1))",
-        "high = np.fmax.reduce(values, axis=1)",
+        "data/actions.py",
+        "high = most if high is None else np.fmax(high, most)",
+        "high = most",
         "test_tables.py",
     ),
     Mutant(
@@ -2044,6 +2063,79 @@ MUTANTS = [
         "label = one.label if phi == 0.05 else",
         "label = one.label if True else",
         "test_table.py",
+    ),
+    # Choices: what published ports of discrete BCQ and DQN get wrong, and masks on their way.
+    *(
+        Mutant(file, old, new, tests)
+        for file, old, new, tests in [
+            (DISCRETE_BCQ, "logits.max(axis=-1, keepdims=True)", "logits.max()", CHOICES[0]),
+            (DISCRETE_BCQ, "> threshold", ">= threshold", CHOICES[0]),
+            (DISCRETE_BCQ, "jnp.where(permitted, logits, -jnp.inf)", "logits", CHOICES[0]),
+            (
+                DISCRETE_BCQ,
+                "values = values_of(self.target_network, following, actions)",
+                "values = values_of(self.network.model, following, actions)",
+                CHOICES[0],
+            ),
+            (
+                DISCRETE_BCQ,
+                "optax.huber_loss(values, target)",
+                "(values - target) ** 2",
+                CHOICES[0],
+            ),
+            (
+                DISCRETE_BCQ,
+                "actions = self.act(following, jnp.empty(0), batch.next_permitted)",
+                "actions = self.act(following, jnp.empty(0))",
+                CHOICES[0],
+            ),
+            (
+                "algorithms/discrete_dqn.py",
+                "values = values_of(self.target_network, following, actions)",
+                "values = self.target_network(following).max(axis=-1)",  # not double
+                CHOICES[0],
+            ),
+            (
+                "algorithms/learning.py",
+                "loss + logit_penalty * (logits**2).mean()",
+                "loss + logit_penalty * jnp.abs(logits).mean()",
+                CHOICES[0],
+            ),
+            (
+                "training/loop.py",
+                "next_permitted=jax.device_put(dataset.next_permitted)",
+                "next_permitted=jax.device_put(dataset.permitted)",
+                CHOICES[1],
+            ),
+            (
+                "training/policy.py",
+                "self.require_masks(permitted, count, size)",
+                "None",
+                CHOICES[1],
+            ),
+            ("data/checks.py", "(numbers % 1 == 0) &", "", CHOICES[2]),
+            ("data/checks.py", "& (numbers >= 0)", "", CHOICES[2]),
+            ("data/checks.py", "& (numbers <= last)", "", CHOICES[2]),
+            ("data/formats/choices.py", "ordered[role] = tuple(", "tuple(", CHOICES[2]),
+            (
+                "data/formats/choices.py",
+                "Choices(sorted(texts.categories() | masked))",
+                "Choices(list(texts.categories() | masked))",
+                CHOICES[2],
+            ),
+            (
+                "data/actions.py",
+                "values == set(map(float, range(len(values))))",
+                "True",
+                CHOICES[2],
+            ),
+            (
+                "data/formats/minari.py",
+                '.reshape(len(arrays["rewards"]), -1) - first',
+                "",
+                CHOICES[2],
+            ),
+        ]
     ),
 ]
 

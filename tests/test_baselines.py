@@ -51,6 +51,11 @@ def make_learner(config: Any, seed: int = 0, scale: float = 3.0) -> Any:
     return made_up(config, OBSERVATION, ACTION, seed=seed, scale=scale)
 
 
+def columns_of(batch: Minibatch) -> dict[str, Any]:
+    """What the oracle reads; a batch of quantities has no masks."""
+    return {name: values for name, values in batch._asdict().items() if values is not None}
+
+
 def make_batch(seed: int = 0) -> Minibatch:
     """Rows of no meaning; actions keep a tenth of a bin away from the edges of 5 or 10 bins."""
     random: Any = np.random.default_rng(seed)
@@ -66,7 +71,7 @@ def make_batch(seed: int = 0) -> Minibatch:
 
 def parts(batch: Minibatch) -> Minibatch:
     """The minibatches of the critics of an ensemble."""
-    return Minibatch(*(column.reshape(MEMBERS, -1, *column.shape[1:]) for column in batch))
+    return jax.tree.map(lambda column: column.reshape(MEMBERS, -1, *column.shape[1:]), batch)
 
 
 def layers(network: Any) -> oracle.Network:
@@ -194,7 +199,7 @@ def assert_updates_agree(name: str, rtol: float, atol: float, scale: float = 3.0
         key, batch = jax.random.key(step), make_batch(step)
         learner, metrics = update(learner, batch, key)
         noise = {"noise": noise_of(key)} if name == "vae-bc" else {}
-        state, losses = case.update(state, batch._asdict(), settings | noise)
+        state, losses = case.update(state, columns_of(batch), settings | noise)
         assert metrics.keys() - {"latents_beyond_clip"} == losses.keys()
         for metric, expected in losses.items():
             np.testing.assert_allclose(metrics[metric], expected, rtol, atol, err_msg=metric)
@@ -232,7 +237,7 @@ def test_target_is_the_papers(name: str, seed: int) -> None:
     case = CASES[name]
     learner, batch = make_learner(case.config, seed), make_batch(seed)
     settings = settings_of(case.config)
-    expected = WITH_TARGETS[name](case.state(learner), batch._asdict(), settings)
+    expected = WITH_TARGETS[name](case.state(learner), columns_of(batch), settings)
     actual = target(learner, batch)
     assert actual.shape == ((MEMBERS, ROWS // MEMBERS) if name == "ensemble" else (ROWS,))
     np.testing.assert_allclose(actual, expected, rtol=1e-9)
@@ -280,7 +285,7 @@ def test_value_is_the_papers(name: str, seed: int) -> None:
 def test_critic_loss_is_the_papers(name: str) -> None:
     case = CASES[name]
     learner, _, metrics = first_update(case.config)
-    state, batch = case.state(learner), make_batch()._asdict()
+    state, batch = case.state(learner), columns_of(make_batch())
     targets = WITH_TARGETS[name](state, batch, settings_of(case.config))
     if name == "ddpg":
         expected = baselines.ddpg_critic_loss(state["critic"], batch, targets)
@@ -295,7 +300,7 @@ def test_critic_loss_is_the_papers(name: str) -> None:
 def test_cloning_losses_are_the_papers() -> None:
     batch = make_batch()
     learner, _, metrics = first_update(BC)
-    expected = baselines.bc_loss(bc_state(learner)["policy"], batch._asdict())
+    expected = baselines.bc_loss(bc_state(learner)["policy"], columns_of(batch))
     np.testing.assert_allclose(metrics["reconstruction"], expected, rtol=1e-9)
 
     learner, _, metrics = first_update(VAE_BC)
@@ -567,10 +572,13 @@ def test_vae_bc_draws_for_each_row_by_its_own_key() -> None:
 
 def with_rows_changed(batch: Minibatch, member: int) -> Minibatch:
     """The batch with other transitions in the minibatch of one critic."""
-    columns: list[Any] = [np.array(column) for column in parts(batch)]
-    for column, other in zip(columns, parts(make_batch(seed=9)), strict=True):
+
+    def changed(column: Any, other: Any) -> Any:
+        column = np.array(column)
         column[member] = other[member]
-    return Minibatch(*(column.reshape(ROWS, *column.shape[2:]) for column in columns))
+        return column.reshape(ROWS, *column.shape[2:])
+
+    return jax.tree.map(changed, parts(batch), parts(make_batch(seed=9)))
 
 
 @pytest.mark.parametrize("member", range(MEMBERS))
@@ -620,8 +628,7 @@ def test_the_policy_goes_on_where_all_critics_agree() -> None:
         learner,
         ((learner.critics.model.members[0],) * MEMBERS, (learner.target_critics.members[0],) * 3),
     )
-    columns: list[Any] = [np.concatenate([column[:4]] * MEMBERS) for column in make_batch()]
-    batch = Minibatch(*columns)
+    batch = jax.tree.map(lambda column: np.concatenate([column[:4]] * MEMBERS), make_batch())
     updated, metrics = update(learner, batch, jax.random.key(0))
     np.testing.assert_allclose(metrics["policy_loss"], 1e-4, rtol=1e-6)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(updated))

@@ -218,13 +218,16 @@ def test_the_device_holds_what_a_plain_buffer_would(
 ) -> None:
     capacity = sum(sizes)  # the last write ends at its end
     rows = some_rows(capacity, kind)
-    plain = {name: rows[name].copy() for name in Minibatch._fields}
+    names = [name for name in Minibatch._fields if name != "next_permitted"]
+    plain = {name: rows[name].copy() for name in names}
     plain["actions"] = (plain["actions"] - short_task.CENTRE) / short_task.HALF_WIDTH
     buffer, start, before = empty_on_device(task, capacity), 0, compilations(write_in_place)
     for size in sizes:
         buffer = write_to_device(buffer, rows[start : start + size], start, task.bounds)
         start += size
-        for name, column in buffer._asdict().items():
+        assert buffer.next_permitted is None  # an agent may choose anything everywhere
+        for name in names:
+            column = getattr(buffer, name)
             np.testing.assert_array_equal(
                 np.asarray(column)[:start], plain[name][:start], err_msg=name
             )

@@ -196,7 +196,7 @@ def test_actions_beyond_the_bounds_given_are_refused(
         ("nowhere:Pendulum-v1", "No module named 'nowhere'"),
         ("Pendulum-v9", "v9"),
         ("two words", "Malformed"),
-        ("CartPole-v1", "its actions are Discrete(2)"),
+        ("FrozenLake-v1", "its observations are Discrete(16)"),
         ("MountainCarContinuous-v0", "its observations have 2 numbers, those of the data 3"),
     ],
 )

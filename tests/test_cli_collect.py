@@ -15,7 +15,7 @@ import bcq
 from bcq.algorithms import DDPGConfig
 from bcq.cli.application import main
 from bcq.cli.collecting import parse_seeds
-from bcq.collection import experts
+from bcq.collection import agents, experts
 from bcq.collection import recipes as collection
 from bcq.collection.experts import find
 from bcq.data.columns import Provenance
@@ -38,9 +38,8 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.setattr(experts, "BUNDLED", tmp_path_factory.mktemp("bundled"))
-        for module in (collection, experts):
-            assert module.DDPGConfig is DDPGConfig  # and no other settings are given
-            patch.setattr(module, "DDPGConfig", lambda: SMALL)
+        assert agents.config_for(ENV) == DDPGConfig()  # and no other settings are given
+        patch.setattr(agents, "DDPGConfig", lambda: SMALL)
         yield
     for name, value in before.items():
         jax.config.update(name, value)  # type: ignore[no-untyped-call]

@@ -17,9 +17,11 @@ import bcq
 import short_task
 from bcq.algorithms.learning import Acting
 from bcq.algorithms.networks import Actor
+from bcq.collection import agents
 from bcq.collection import recipes as collection
+from bcq.collection.agents import ActorAlone
 from bcq.collection.buffer import RowFile
-from bcq.collection.experts import ActorAlone, Expert
+from bcq.collection.experts import Expert
 from bcq.collection.recipes import (
     WAVE,
     Demonstrator,
@@ -287,7 +289,7 @@ def test_only_a_collection_that_can_go_on_and_is_not_done_is_interrupted(
 def test_an_agents_batch_that_could_not_be_saved_is_saved_by_the_same_call(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(collection, "DDPGConfig", lambda: short_task.AGENT)
+    monkeypatch.setattr(agents, "DDPGConfig", lambda: short_task.AGENT)
     schedule = BehaviourSchedule(env=NAME, steps=short_task.STEPS, evaluate_episodes=1, seed=2)
     path = tmp_path / "batch.hdf5"
     with monkeypatch.context() as patch:

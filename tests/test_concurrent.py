@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from jax import Array
 
 import bcq
-from bcq.algorithms import ALGORITHMS
+from bcq.algorithms import ALGORITHMS, DISCRETE
 from bcq.algorithms.learning import Algorithm, Metrics, Minibatch
 from bcq.cli.application import main
 from bcq.data.columns import Columns, Provenance
@@ -275,22 +275,33 @@ def pendulum(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def cart_pole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Balancing, as if every 200 rows were an episode; 50 of the next."""
+    path = tmp_path_factory.mktemp("data") / "cart_pole.hdf5"
+    batch = bcq.collect_random("CartPole-v1", transitions=250)
+    ends = np.arange(250) == 199
+    bcq.save(replace(batch, terminated=np.zeros(250, bool), truncated=ends), path)
+    return path
+
+
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_trains_resumes_and_is_evaluated_by_the_same_commands(
     name: str,
-    pendulum: Path,
+    request: pytest.FixtureRequest,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    data, env = ("cart_pole", "CartPole-v1") if name in DISCRETE else ("pendulum", "Pendulum-v1")
     monkeypatch.setattr("bcq.runs.origin.use_compilation_cache", lambda: None)
     known = {field.name for field in fields(ALGORITHMS[name])}
     sizes = {"hidden_sizes", "vae_hidden_sizes"} & known
     assert sizes
     tiny = [word for size in sizes for word in (f"--{size.replace('_', '-')}", "8")]
     tiny += ["--members", "2"] if "members" in known else []
-    command = ["train", name, "--data", str(pendulum), "--env", "Pendulum-v1", "--concurrent"]
-    command += [*tiny, "--evaluate-every", "100", "--evaluate-episodes", "1"]
+    command = ["train", name, "--data", str(request.getfixturevalue(data)), "--env", env]
+    command += ["--concurrent", *tiny, "--evaluate-every", "100", "--evaluate-episodes", "1"]
     command += ["--checkpoint-every", "100"]
     whole, resumed = tmp_path / "whole", tmp_path / "resumed"
 
@@ -314,8 +325,12 @@ def test_every_algorithm_trains_resumes_and_is_evaluated_by_the_same_commands(
     capsys.readouterr()
     main(["evaluate", str(resumed), "--episodes", "1", "--json"])
     result: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert result["lengths"] == [200]
-    assert -2_000 < result["mean_return"] < 0
+    if name in DISCRETE:  # a point for every step
+        assert result["lengths"] == result["returns"]
+        assert 8 <= result["mean_return"] <= 500
+    else:
+        assert result["lengths"] == [200]
+        assert -2_000 < result["mean_return"] < 0
 
 
 def test_the_command_line_refuses_a_concurrent_run_without_complete_episodes(

@@ -81,7 +81,7 @@ def test_lengths_that_differ_are_refused(name: str, shape: tuple[int, ...]) -> N
     [
         ("observations", (ROWS,)),
         ("observations", (ROWS, 2, 2)),
-        ("actions", (ROWS,)),
+        ("actions", (ROWS, 1, 1)),
         ("rewards", (ROWS, 2)),
         ("rewards", ()),
         ("terminated", (ROWS, 2)),
@@ -147,7 +147,7 @@ def test_findings_are_numbered_as_the_rows_of_the_file() -> None:
         ({"rewards": None}, "missing-field", "(the file has observations, actions, "),
         ({"rewards": np.full(ROWS, "a")}, "not-numbers", "float32"),
         ({"rewards": np.zeros((ROWS, 2))}, "wrong-shape", "it must be (transitions,)"),
-        ({"actions": np.zeros(ROWS)}, "wrong-shape", "it must be (transitions, size)"),
+        ({"actions": np.zeros((ROWS, 1, 1))}, "wrong-shape", "it must be (transitions, size)"),
         ({"actions": np.zeros((ROWS, 0))}, "wrong-shape", "at least one number"),
         (
             {"next_observations": np.zeros((ROWS, 4))},

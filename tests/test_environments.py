@@ -6,10 +6,12 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.envs.registration import EnvSpec
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Discrete, MultiBinary
 
+from bcq.data.bounds import Choices, TaskSpec
 from bcq.simulation.environments import (
     make,
+    make_for,
     registered_bounds,
     require_registered,
     simulator_state,
@@ -40,8 +42,8 @@ def _known(monkeypatch: pytest.MonkeyPatch) -> None:
     register(monkeypatch)
 
 
-def register(monkeypatch: pytest.MonkeyPatch, **spaces: gymnasium.Space[Any]) -> None:
-    kind = type("Kind", (Odd,), spaces)
+def register(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    kind = type("Kind", (Odd,), changes)
     spec = EnvSpec(NAME, lambda **_: kind(), disable_env_checker=True)
     monkeypatch.setitem(gymnasium.registry, NAME, spec)
 
@@ -75,7 +77,7 @@ def test_an_observation_of_another_kind_is_refused(observation: Any, words: str)
         ({"observation_space": Box(0, 1, (2, 2))}, "its observations are Box.*only vectors"),
         ({"observation_space": Discrete(3)}, "its observations are Discrete.*only vectors"),
         ({"action_space": Box(0, 1, ())}, "its actions are Box.*only vectors"),
-        ({"action_space": Discrete(3)}, "its actions are Discrete.*only vectors"),
+        ({"action_space": MultiBinary(3)}, "its actions are MultiBinary.*only vectors"),
     ],
 )
 def test_other_things_than_vectors_are_refused(
@@ -93,6 +95,34 @@ def test_sizes_and_bounds_are_those_of_the_spaces() -> None:
     for bounds in (task.bounds, registered_bounds(NAME)):
         assert bounds is not None
         assert [bounds.low.tolist(), bounds.high.tolist()] == [[-1, 2], [3, 5]]
+
+
+def test_choices_are_passed_on_as_the_environment_numbers_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    register(
+        monkeypatch,
+        action_space=Discrete(3, start=4),
+        step=lambda self, action: (np.zeros(3, np.float32), float(action), False, False, {}),
+    )
+    environment = make(NAME)
+    assert task_of(environment).choices == ("4", "5", "6")
+    assert isinstance(registered_bounds(NAME), Choices)
+    environment.reset(seed=0)
+    assert [environment.step(np.array([i], np.float32))[1] for i in range(3)] == [4, 5, 6]
+
+
+def test_an_environment_with_the_other_kind_of_actions_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quantities, choices = task_of(make(NAME)), TaskSpec(3, Choices(["a", "b"]))
+    with pytest.raises(InputError, match="its actions are quantities, those of the data 2 choices"):
+        make_for(NAME, choices)
+    register(monkeypatch, action_space=Discrete(3))
+    with pytest.raises(InputError, match="its actions are 3 choices, those of the data quantities"):
+        make_for(NAME, quantities)
+    with pytest.raises(InputError, match="its actions have 3 numbers, those of the data 2"):
+        make_for(NAME, choices)
 
 
 def test_names_out_of_files_must_be_known_already() -> None:

@@ -226,7 +226,8 @@ def test_an_environment_of_other_sizes_is_refused(task: TaskSpec, named: str) ->
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("CartPole-v1", "its actions are Discrete"),
+        ("CartPole-v1", "its actions are 2 choices, those of the data quantities"),
+        ("FrozenLake-v1", "its observations are Discrete"),
         ("NoSuchThing-v1", "doesn't exist"),
     ],
 )

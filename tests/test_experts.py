@@ -11,7 +11,7 @@ import pytest
 
 import bcq
 import short_task
-from bcq.collection import behaviour, experts
+from bcq.collection import agents, behaviour, experts
 from bcq.collection.experts import (
     best_checkpoint,
     bundled,
@@ -45,7 +45,7 @@ OBSERVATIONS = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
 @pytest.fixture(autouse=True, scope="module")
 def _surroundings() -> Iterator[None]:
     with short_task.registered(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(experts, "DDPGConfig", lambda: AGENT)
+        patch.setattr(agents, "DDPGConfig", lambda: AGENT)
         yield
 
 

@@ -8,7 +8,8 @@ import pytest
 from jax import Array
 
 import bcq
-from bcq.data.bounds import ActionBounds
+from bcq.algorithms.networks import MLP
+from bcq.data.bounds import ActionBounds, Choices
 from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
 from bcq.judging import meter as meters
@@ -47,6 +48,75 @@ def make_batch(rows: int = 600, noise: float = 0.05, seed: int = 0) -> Dataset:
 
 def measure(shift: float, dataset: Dataset) -> Meter:
     return extrapolation_meter(Policy(Shifted(shift), dataset.task), dataset)
+
+
+class Holding(eqx.Module):
+    """Where learners keep a network."""
+
+    model: MLP
+
+
+class Always(eqx.Module):
+    """The same choice everywhere, and a model of the behaviour."""
+
+    choice: int = eqx.field(static=True)
+    behaviour: Holding | None = None
+
+    def act(self, observations: Array, keys: Array, permitted: Array | None = None) -> Array:
+        del keys, permitted
+        return jnp.full(len(observations), self.choice)
+
+
+def choice_batch() -> Dataset:
+    """At 0 the choices are 0, 0, 0, 1; at 9 they are 1, 2, 2, 2."""
+    columns = Columns(
+        "made up",
+        {
+            "observations": np.repeat([[0.0], [9.0]], 4, axis=0),
+            "actions": np.array([0, 0, 0, 1, 1, 2, 2, 2]),
+            "rewards": np.zeros(8),
+            "next_observations": np.zeros((8, 1)),
+            "terminated": np.ones(8, bool),
+        },
+        Provenance(),
+    )
+    return Dataset.from_columns(columns, Choices(["a", "b", "c"]))
+
+
+def test_choices_are_compared_with_those_at_near_states_by_hand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bcq.judging.meter.NEIGHBOURS", 3)  # all others at the same state
+    dataset = choice_batch()
+    meter = extrapolation_meter(Policy(Always(1), dataset.task), dataset)
+    # A row with 0 at state 0 has the neighbours 0, 0, 1, the row with 1 has 0, 0, 0; likewise at 9.
+    assert meter.data_distance == pytest.approx((3 * 1 / 3 + 1) / 4)
+    assert meter.data_outside == pytest.approx(1 / 4)
+    assert meter.distance == pytest.approx((3 * 2 / 3 + 1) / 4)
+    assert meter.outside == pytest.approx(1 / 4)
+    assert meter.ratio == pytest.approx(1.5)
+    assert meter.probability is None
+    assert "probability" not in meter.summary()
+
+
+def test_the_behaviour_model_judges_the_choices_by_hand() -> None:
+    dataset = choice_batch()
+    # Logits are log(1), log(2) + s/9 log(2), log(1): 2/4 for choice 1 at 0, and 4/6 at 9.
+    shapes = jax.eval_shape(lambda: MLP(1, (), 3, jax.random.key(0)))
+    behaviour = jax.tree.unflatten(
+        jax.tree.structure(shapes),
+        [
+            np.array([[0, np.log(2) / 9, 0]], np.float32).reshape(leaf.shape)
+            if leaf.ndim == 2
+            else np.array([0, np.log(2), 0], np.float32)
+            for leaf in jax.tree.leaves(shapes)
+        ],
+    )
+    learner = Always(1, Holding(behaviour))
+    figures = extrapolation_meter(Policy(learner, dataset.task), dataset).summary()
+    assert figures["probability"] == pytest.approx((2 / 4 + 4 / 6) / 2)
+    logged = (3 * 1 / 4 + 2 / 4) + (4 / 6 + 3 * 1 / 6)
+    assert figures["data_probability"] == pytest.approx(logged / 8)
 
 
 def test_a_policy_like_the_data_is_near_one_and_one_beside_it_is_far() -> None:

@@ -313,7 +313,7 @@ def replaced(name: str, values: Any) -> Any:
         (replaced("episode_0/actions", np.zeros((3, 2))), "actions: has 3 rows for 4 rewards"),
         (replaced("episode_0/terminations", np.zeros(5)), "terminations: has 5 rows for 4"),
         (replaced("episode_0/truncations", np.zeros(3)), "truncations: has 3 rows for 4"),
-        (replaced("episode_0/infos/qpos", np.zeros((3, 2))), "fewer states than the 4 steps"),
+        (replaced("episode_0/infos/qpos", np.zeros((3, 2))), "fewer rows than the 4 steps"),
         (replaced("episode_1/rewards", h5py.ExternalLink("/x.hdf5", "/r")), "rewards: is a link"),
         (replaced("episode_1", h5py.SoftLink("/episode_0")), "episode_1: is missing or is a link"),
         (replaced("episode_0/rewards", [b"text"] * 4), "rewards: contains objects"),
@@ -327,7 +327,7 @@ def test_damaged_and_mixed_episodes_are_refused(change: Any, words: str, home: P
 
 @pytest.mark.parametrize(
     "space",
-    [{"action_space": Discrete(3)}, {"observation_space": Box(0, 255, (64, 64, 3), np.uint8)}],
+    [{"observation_space": Discrete(3)}, {"observation_space": Box(0, 255, (64, 64, 3), np.uint8)}],
 )
 def test_spaces_that_are_no_vectors_are_refused(space: dict[str, Any], home: Path) -> None:
     by_minari()

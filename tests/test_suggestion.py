@@ -104,3 +104,21 @@ def test_what_cannot_be_mapped_is_refused(data: str, target: str, words: str, he
         main(["inspect", data, "--suggest", target])
     assert Path("old.toml").read_text() == "old"
     assert not (here / "new.toml").exists()
+
+
+def test_a_column_of_names_can_be_the_action() -> None:
+    header = (
+        "patient,hour,pressure,treatment,control,health_score,permitted_a,permitted_b,propensity"
+    )
+    cells = "P1,1,120,a,b,0.5,1,1,0.25"
+    Path("log.csv").write_text(f"{header}\n{cells}\n")
+    Path("guess.toml").write_text(suggest(Path("log.csv")))
+    assert parse_columns(["guess.toml"])[0] == {
+        "episode": ("patient",),
+        "step": ("hour",),
+        "observations": ("pressure",),
+        "actions": ("treatment",),
+        "rewards": ("health_score",),
+        "permitted": ("permitted_a", "permitted_b"),
+        "propensities": ("propensity",),
+    }

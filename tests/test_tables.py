@@ -471,13 +471,20 @@ def test_a_column_may_have_an_equals_sign_in_its_name() -> None:
 
 
 def test_a_mapping_says_how_columns_are_read(tmp_path: Path) -> None:
-    (tmp_path / "map.toml").write_text('step = "when"\nstep_format = "%H, %M"\nmissing = "fill"\n')
-    expected = {"step": ("when",)}, {"step_format": "%H, %M", "missing": "fill"}
+    settings = {"step_format": "%H, %M", "missing": "fill", "action_kind": "discrete"}
+    lines = [f'{name} = "{value}"' for name, value in ({"step": "when"} | settings).items()]
+    (tmp_path / "map.toml").write_text("\n".join(lines))
+    expected = {"step": ("when",)}, settings
     assert parse_columns([str(tmp_path / "map.toml")]) == expected
-    assert parse_columns(["step=when", "step_format=%H, %M", "missing=fill"]) == expected
+    pairs = ["step=when", "step_format=%H, %M", "missing=fill", "action_kind=discrete"]
+    assert parse_columns(pairs) == expected
     for words, message in (
         ("missing=guess", "missing: must be refuse or fill or cut"),
-        ("steps=when", "'steps' is not one of episode, step, .*, step_format, missing$"),
+        ("action_kind=both", "action_kind: must be auto or continuous or discrete"),
+        (
+            "steps=when",
+            "'steps' is not one of episode, step, .*, step_format, missing, action_kind, lags$",
+        ),
     ):
         with pytest.raises(InputError, match=message):
             parse_columns([words])
@@ -692,7 +699,7 @@ def test_a_table_is_converted_with_the_environment_it_is_told(path: Path) -> Non
     log = table() | {"action_0": np.linspace(-2, 2, ROWS)}
     del log["action_1"]
     write(path, log)
-    rows, found, _ = convert(
+    rows, found, *_ = convert(
         path,
         path.with_name("log.hdf5"),
         Options(environment="Pendulum-v1", bounds_of=registered_bounds),

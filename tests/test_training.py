@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import bcq
-from bcq.algorithms import ALGORITHMS
+from bcq.algorithms import ALGORITHMS, CONTINUOUS, DISCRETE
 from bcq.algorithms.learning import Acting, Algorithm, AlgorithmConfig, Minibatch, Trainable
-from bcq.data.bounds import ActionBounds
+from bcq.data.bounds import ActionBounds, Choices
 from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
 from bcq.runs.arrays import named_arrays
+from bcq.system.errors import InputError
 from bcq.training import loop
 from bcq.training import policy as policies
 from bcq.training.loop import Keys, create, on_device, sample, train, value_estimate
@@ -30,6 +31,9 @@ SMALL: dict[str, AlgorithmConfig] = {
     "bc": bcq.BCConfig(hidden_sizes=(32, 24)),
     "vae-bc": bcq.VAEBCConfig(vae_hidden_sizes=(32, 32)),
     "ensemble": bcq.EnsembleConfig(hidden_sizes=(32, 24)),
+    "discrete-bcq": bcq.DiscreteBCQConfig(hidden_sizes=(32, 24)),
+    "discrete-dqn": bcq.DiscreteDQNConfig(hidden_sizes=(32, 24)),
+    "discrete-bc": bcq.DiscreteBCConfig(hidden_sizes=(32, 24)),
 }
 GOLDEN = Path(__file__).parent / "golden.json"
 
@@ -51,10 +55,22 @@ def make_dataset(rows: int = 300, seed: int = 0) -> Dataset:
     return Dataset.from_columns(columns, ActionBounds(np.array([-1, 0]), np.array([3, 10])))
 
 
+def make_choices(rows: int = 300) -> Dataset:
+    """The same with three choices for actions."""
+    columns = make_dataset(rows).columns()
+    numbers = np.random.default_rng(1).integers(3, size=rows)
+    columns = replace(columns, arrays={**columns.arrays, "actions": numbers})
+    return Dataset.from_columns(columns, Choices(["left", "right", "stay"]))
+
+
+def data_for(config: AlgorithmConfig) -> Dataset:
+    return make_choices() if type(config) in DISCRETE.values() else make_dataset()
+
+
 def last(
     config: AlgorithmConfig, steps: int, **settings: Any
 ) -> tuple[Algorithm, dict[str, float]]:
-    *_, (step, learner, metrics) = train(config, make_dataset(), steps=steps, **settings)
+    *_, (step, learner, metrics) = train(config, data_for(config), steps=steps, **settings)
     assert step == steps
     return learner, metrics
 
@@ -67,7 +83,8 @@ def test_every_algorithm_has_a_small_configuration_to_be_tested_with() -> None:
 def test_acting_takes_no_array_of_an_optimizer_and_gives_the_same_bits(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learner, dataset = create(SMALL[name], make_dataset(), seed=0), make_dataset()
+    dataset = data_for(SMALL[name])
+    learner = create(SMALL[name], dataset, seed=0)
     handed: list[Acting] = []
     original = policies.act_in_rows
 
@@ -91,7 +108,7 @@ def test_contract(name: str) -> None:
     learner, metrics = last(SMALL[name], 30)
     assert metrics
     assert all(np.isfinite(value) for value in metrics.values())
-    dataset = make_dataset()
+    dataset = data_for(SMALL[name])
     policy = Policy(learner, dataset.task)
     actions = policy.act(dataset.observations)
     assert actions.shape == dataset.actions.shape
@@ -121,6 +138,16 @@ def test_golden(name: str) -> None:
     assert sums == pytest.approx(golden["sums"], rel=1e-4)
 
 
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_an_algorithm_for_the_other_kind_of_actions_is_refused(name: str) -> None:
+    config, discrete = SMALL[name], name in DISCRETE
+    dataset = make_dataset() if discrete else make_choices()
+    words = "quantities, not choices; use " if discrete else "3 choices, not quantities; use "
+    fitting = ", ".join(CONTINUOUS if discrete else DISCRETE)
+    with pytest.raises(InputError, match=f"{name}: the actions of this batch are {words}{fitting}"):
+        next(train(config, dataset, steps=100))
+
+
 RATES: list[tuple[AlgorithmConfig, dict[str, tuple[float, float]]]] = [
     (
         bcq.BCQConfig(hidden_sizes=(4,), vae_hidden_sizes=(4,), learning_rate=0.03, vae_l2=0.2),
@@ -142,6 +169,12 @@ RATES: list[tuple[AlgorithmConfig, dict[str, tuple[float, float]]]] = [
         bcq.EnsembleConfig(hidden_sizes=(4,), learning_rate=0.03),
         {"actor": (0.03, 0), "critics": (0.03, 0)},
     ),
+    (
+        bcq.DiscreteBCQConfig(hidden_sizes=(4,), learning_rate=0.03),
+        {"network": (0.03, 0), "behaviour": (0.03, 0)},
+    ),
+    (bcq.DiscreteDQNConfig(hidden_sizes=(4,), learning_rate=0.03), {"network": (0.03, 0)}),
+    (bcq.DiscreteBCConfig(hidden_sizes=(4,), learning_rate=0.03), {"behaviour": (0.03, 0)}),
 ]
 
 
@@ -268,7 +301,8 @@ def test_only_terminals_end_the_bootstrap() -> None:
 def test_the_batch_is_put_on_the_device_once_and_for_all() -> None:
     dataset = make_dataset()
     batch = on_device(dataset)
-    assert all(isinstance(column, jax.Array) for column in batch)
+    assert batch.next_permitted is None
+    assert all(isinstance(column, jax.Array) for column in batch[:-1])
     np.testing.assert_array_equal(batch.observations, dataset.observations)
     np.testing.assert_array_equal(batch.rewards, dataset.rewards)
     np.testing.assert_array_equal(batch.next_observations, dataset.next_observations)

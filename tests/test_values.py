@@ -277,7 +277,10 @@ def test_equal_values_share_their_rank() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["Hopper-v5", "HalfCheetah-v5", "Walker2d-v5", "Reacher-v5", "Pendulum-v1"],
+    [
+        *("Hopper-v5", "HalfCheetah-v5", "Walker2d-v5", "Reacher-v5"),
+        *("Pendulum-v1", "CartPole-v1", "Acrobot-v1"),
+    ],
 )
 def test_states_rebuilt_from_observations_are_the_stored_ones(name: str) -> None:
     dataset = bcq.collect_random(name, transitions=60, seed=2)
@@ -297,12 +300,12 @@ def test_states_rebuilt_from_observations_are_the_stored_ones(name: str) -> None
 
 
 def test_a_state_set_is_the_state_got() -> None:
-    for name in ("Hopper-v5", "Pendulum-v1"):
+    for name in ("Hopper-v5", "Pendulum-v1", "CartPole-v1", "Acrobot-v1"):
         env = make(name)
         env.reset(seed=3)
         before = simulator_state(env)
         assert before is not None
-        env.step(env.action_space.sample())
+        env.step(np.atleast_1d(env.action_space.sample()))
         set_simulator_state(env, before)
         after = simulator_state(env)
         assert after is not None

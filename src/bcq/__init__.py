@@ -13,15 +13,22 @@ if TYPE_CHECKING:
         BCConfig,
         BCQConfig,
         DDPGConfig,
+        DiscreteBC,
+        DiscreteBCConfig,
+        DiscreteBCQ,
+        DiscreteBCQConfig,
+        DiscreteDQN,
+        DiscreteDQNConfig,
         DQNConfig,
         Ensemble,
         EnsembleConfig,
         VAEBCConfig,
     )
     from bcq.collection.recipes import collect_random
-    from bcq.data.bounds import ActionBounds
+    from bcq.data.bounds import ActionBounds, Choices
     from bcq.data.dataset import Dataset
     from bcq.data.doctor.examination import examine_dataset
+    from bcq.data.history import History
     from bcq.data.saving import save
     from bcq.data.scaling import Scaling
     from bcq.judging.meter import Meter, extrapolation_meter
@@ -42,10 +49,14 @@ PLACES = {
     "bcq.algorithms": (
         *("BC", "BCQ", "DDPG", "DQN", "VAEBC", "Ensemble"),
         *("BCConfig", "BCQConfig", "DDPGConfig", "DQNConfig", "VAEBCConfig", "EnsembleConfig"),
+        *("DiscreteBC", "DiscreteBCQ", "DiscreteDQN"),
+        *("DiscreteBCConfig", "DiscreteBCQConfig", "DiscreteDQNConfig"),
     ),
+    "bcq.data.bounds": ("Choices",),
     "bcq.collection.recipes": ("collect_random",),
     "bcq.data.dataset": ("ActionBounds", "Dataset"),
     "bcq.data.doctor.examination": ("examine_dataset",),
+    "bcq.data.history": ("History",),
     "bcq.system.errors": ("BCQError", "InputError"),
     "bcq.simulation.evaluation": ("Evaluation", "evaluate"),
     "bcq.data.saving": ("save",),
@@ -84,12 +95,20 @@ __all__ = [
     "BCConfig",
     "BCQConfig",
     "BCQError",
+    "Choices",
     "DDPGConfig",
     "DQNConfig",
     "Dataset",
+    "DiscreteBC",
+    "DiscreteBCConfig",
+    "DiscreteBCQ",
+    "DiscreteBCQConfig",
+    "DiscreteDQN",
+    "DiscreteDQNConfig",
     "Ensemble",
     "EnsembleConfig",
     "Evaluation",
+    "History",
     "InputError",
     "Meter",
     "Policy",

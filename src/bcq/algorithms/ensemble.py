@@ -103,8 +103,8 @@ class Ensemble(eqx.Module):
         """One iteration: every critic on its own part of the batch, policy, target networks."""
         del key  # nothing is drawn
         config = self.config
-        batches = Minibatch(
-            *(column.reshape(config.members, -1, *column.shape[1:]) for column in batch)
+        batches = jax.tree.map(
+            lambda column: column.reshape(config.members, -1, *column.shape[1:]), batch
         )
         target = self.bellman_target(batches)  # (members, minibatch)
 

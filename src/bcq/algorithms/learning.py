@@ -18,13 +18,17 @@ Model = TypeVar("Model")
 
 
 class Transitions(NamedTuple):
-    """Transitions on the device, one per row; actions on the [-1, 1] scale."""
+    """Transitions on the device, one per row.
+
+    Continuous actions are on the [-1, 1] scale; discrete actions are their numbers.
+    """
 
     observations: Array  # (batch, observation_size)
-    actions: Array  # (batch, action_size)
+    actions: Array  # (batch, action_size), or (batch,) integers
     rewards: Array  # (batch,)
     next_observations: Array  # (batch, observation_size)
     terminated: Array  # (batch,), true where the environment itself ended, not a time limit
+    next_permitted: Array | None = None  # (batch, actions): which actions exist at s', if not all
 
 
 class Minibatch(Transitions):
@@ -37,7 +41,16 @@ class Acting(Protocol):
     """A pytree that can act."""
 
     def act(self, observations: Array, keys: Array) -> Array:
-        """Actions on the [-1, 1] scale, one random key a row."""
+        """Actions on the [-1, 1] scale, or the numbers of choices; one random key a row."""
+        ...
+
+
+@runtime_checkable
+class Choosing(Protocol):
+    """A learner whose actions are choices; not every choice is permitted everywhere."""
+
+    def act(self, observations: Array, keys: Array, permitted: Array | None) -> Array:
+        """The number of a permitted choice for each row."""
         ...
 
 
@@ -85,6 +98,7 @@ def check_settings(
     positive: Sequence[str] = (),
     not_negative: Sequence[str] = (),
     fractions: Sequence[str] = (),
+    below_one: Sequence[str] = (),
     not_empty: Sequence[str] = (),
 ) -> None:
     """Refuses settings outside their range, by name."""
@@ -93,7 +107,8 @@ def check_settings(
         (at_least_one, f"below {2**31}", lambda value: value < 2**31),  # JAX counts in 32 bits
         ((*positive, *not_negative), "finite", lambda value: not math.isinf(value)),
         (positive, "above 0", lambda value: value > 0),
-        (not_negative, "0 or more", lambda value: value >= 0),
+        ((*not_negative, *below_one), "0 or more", lambda value: value >= 0),
+        (below_one, "below 1", lambda value: value < 1),
         (fractions, "between 0 and 1", lambda value: 0 <= value <= 1),
     )
     for names, words, holds in ranges:
@@ -162,6 +177,24 @@ def bellman_target(batch: Minibatch, next_values: Array, discount: float) -> Arr
 def soft_minimum(values: Array, min_weight: float) -> Array:
     """Lambda min_j Q_j + (1 - lambda) max_j Q_j over the first axis (Eq. 13)."""
     return min_weight * values.min(axis=0) + (1 - min_weight) * values.max(axis=0)
+
+
+def values_of(network: Callable[[Array], Array], observations: Array, actions: Array) -> Array:
+    """Q(s, a) of discrete actions, from a network with an output for each: (batch,)."""
+    return jnp.take_along_axis(network(observations), actions[..., None], axis=-1)[..., 0]
+
+
+def best(values: Array, allowed: Array | None) -> Array:
+    """The discrete action with the highest value, of those allowed."""
+    if allowed is not None:
+        values = jnp.where(allowed, values, -jnp.inf)
+    return values.argmax(axis=-1)
+
+
+def cloning_loss(logits: Array, actions: Array, logit_penalty: float) -> tuple[Array, Metrics]:
+    """Negative log likelihood of discrete actions, plus a penalty that keeps the logits small."""
+    loss = optax.softmax_cross_entropy_with_integer_labels(logits, actions).mean()
+    return loss + logit_penalty * (logits**2).mean(), {"behaviour_loss": loss}
 
 
 def track(target: Model, model: Model, rate: float) -> Model:

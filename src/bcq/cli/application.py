@@ -18,6 +18,7 @@ from bcq.system.errors import BCQError, InputError, InterruptionError
 NOTHING_SAVED = "nothing was saved; run the same command to start again"
 # What to do about an error or a finding of the library, by the setting that it names (`option`).
 HINTS = {
+    "action_kind": "--action-kind continuous or discrete decides it",
     "action_low": "use --action-low and --action-high",
     "action_margin": "use --action-low and --action-high, or --action-margin 0.05",
     "columns": "use --columns ROLE=COLUMN",

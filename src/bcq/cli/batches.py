@@ -7,7 +7,15 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
-from bcq.cli.verbs import ReadingOptions, Verb, beside, existing, say_columns, with_hint
+from bcq.cli.verbs import (
+    ReadingOptions,
+    Verb,
+    beside,
+    existing,
+    say_choices,
+    say_columns,
+    with_hint,
+)
 from bcq.data.columns import Finding
 from bcq.data.dataset import Dataset
 from bcq.data.doctor.examination import examine
@@ -116,6 +124,7 @@ class Convert(Verb):
         options = self.reading.options(existing(self.env))
         converted = convert(self.source, self.target, options)
         say_columns(converted.names)
+        say_choices(converted.task)
         for finding in converted.findings:
             progress.say(f"{finding.severity}: {self.source}: {with_hint(finding)}")
         count = f"{converted.transitions:,} transitions"

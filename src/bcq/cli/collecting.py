@@ -22,10 +22,10 @@ from bcq.system.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class CollectBehaviour(Verb):
-    """Options of the batches that a learning DDPG agent leaves behind."""
+    """Options of the batches that a learning agent leaves behind."""
 
     env: str
-    """Gymnasium environment"""
+    """Gymnasium environment; the agent is DDPG, or double DQN if the actions are choices"""
     out: Path
     """HDF5 file to write; the run directory of the agent is NAME.behaviour, next to it"""
     transitions: int = 1_000_000
@@ -33,7 +33,8 @@ class CollectBehaviour(Verb):
     seed: int = 0
     """seed of all random numbers"""
     noise: float
-    """standard deviation of the exploration noise, in half-widths of the action range"""
+    """standard deviation of the exploration noise, in half-widths of the action range;
+    if the actions are choices, the probability of a random choice"""
     random_steps: int | None = None
     """number of uniformly random actions at the start; if not given, 1,000 (HalfCheetah: 10,000)"""
     keep: Keep = 1
@@ -56,7 +57,7 @@ class CollectBehaviour(Verb):
 
 @dataclass(frozen=True, kw_only=True)
 class CollectFinalBuffer(CollectBehaviour):
-    """Batch 1: the complete buffer of a DDPG agent that learns with much exploration noise."""
+    """Batch 1: the complete buffer of an agent that learns with much exploration noise."""
 
     noise: float = 0.5
     recipe = "final-buffer"
@@ -64,7 +65,7 @@ class CollectFinalBuffer(CollectBehaviour):
 
 @dataclass(frozen=True, kw_only=True)
 class CollectConcurrent(CollectBehaviour):
-    """Batch 2: the buffer of a DDPG agent in the order of time, for `bcq train --concurrent`."""
+    """Batch 2: the buffer of an agent in the order of time, for `bcq train --concurrent`."""
 
     noise: float = 0.1
     recipe = "concurrent"
@@ -110,7 +111,8 @@ class CollectImperfect(CollectFixed):
     random_probability: float = 0.3
     """probability of a uniformly random action instead of the expert's"""
     noise: float = 0.3
-    """standard deviation of the noise on the other actions, in half-widths of the action range"""
+    """standard deviation of the noise on the other actions, in half-widths of the action range;
+    if the actions are choices, the probability that one of the others is random too"""
 
     def __call__(self) -> None:
         """Collects."""
@@ -126,7 +128,7 @@ class CollectImperfect(CollectFixed):
 
 @dataclass(frozen=True, kw_only=True)
 class CollectRandom(CollectFixed):
-    """Supplement D.3: uniformly random actions (the paper uses Pendulum and Reacher)."""
+    """Supplement D.3: uniformly random actions or choices (the paper uses Pendulum and Reacher)."""
 
     transitions: int = 5_000
     """number of transitions to collect"""
@@ -146,8 +148,9 @@ def report(path: Path, dataset: Dataset) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainExperts(Verb):
-    """Train DDPG agents, take the best checkpoint of each, rank them and keep the best.
+    """Train agents, take the best checkpoint of each, rank them and keep the best.
 
+    Agents are DDPG, or double DQN if the actions are choices.
     Checkpoints are compared on new episodes. The card of an expert reports other episodes.
     """
 

@@ -11,7 +11,7 @@ from tyro.extras import SubcommandApp
 
 from bcq.algorithms import ALGORITHMS, name_of
 from bcq.algorithms.learning import AlgorithmConfig
-from bcq.cli.verbs import ReadingOptions, Verb, beside, say_columns, with_hint
+from bcq.cli.verbs import ReadingOptions, Verb, beside, say_choices, say_columns, with_hint
 from bcq.data.dataset import Dataset
 from bcq.data.doctor.examination import examine
 from bcq.data.opening import open_batch
@@ -74,6 +74,7 @@ class Train(Verb, Generic[Config]):
         checked = open_batch(self.data, self.reading.options(self.schedule.env))
         dataset = Dataset.from_checked(checked)
         say_columns(checked.columns.names)
+        say_choices(dataset.task)
         for finding in examine(checked, discount=self.algorithm.discount).findings:
             if finding.severity == "warning":
                 progress.say(f"warning: {self.data}: {with_hint(finding)}")
@@ -139,6 +140,7 @@ class Evaluate(Verb):
         checked = open_batch(self.data, options)
         say_columns(checked.columns.names)
         dataset = Dataset.from_checked(checked)
+        say_choices(dataset.task)
         batch = run.config.dataset
         if not isinstance(batch, LoggedBatch) or dataset.fingerprint != batch.fingerprint:
             raise InputError(f"{self.data}: is not the batch that {self.run} was trained on")
@@ -156,14 +158,16 @@ class Evaluate(Verb):
 
 
 def as_text(figures: Mapping[str, object]) -> str:
-    """Figures as text, one per line."""
+    """Figures as text, one per line; without those that do not exist for this learner."""
 
     def words(value: object) -> str:
         if isinstance(value, list):
             return f"{value[0]:.4g} to {value[1]:.4g}"
         return f"{value:.4g}" if isinstance(value, float) else str(value)
 
-    return "\n".join(f"{name.replace('_', ' '):<30} {words(v)}" for name, v in figures.items())
+    return "\n".join(
+        f"{name.replace('_', ' '):<30} {words(v)}" for name, v in figures.items() if v is not None
+    )
 
 
 def algorithms() -> SubcommandApp:

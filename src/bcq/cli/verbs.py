@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from bcq.cli.application import HINTS, NOTHING_SAVED
+from bcq.data.actions import ActionKind
+from bcq.data.bounds import TaskSpec
 from bcq.data.columns import Finding
 from bcq.data.formats.mapping import as_words, parse_columns
 from bcq.data.formats.minari import PREFIX
@@ -41,6 +43,12 @@ class ReadingOptions:
     action_margin: float | None = None
     """take the bounds from the data, plus this share of their range on each side"""
 
+    action_kind: ActionKind | None = None
+    """continuous (actions are quantities between bounds) or discrete (actions are choices: their
+    numbers 0, 1, ... or their names); if not given, as the mapping file says, else auto: discrete
+    if the file or the environment says so, or if the only action has no bounds and takes the
+    values 0, 1, ... without a gap, at most 16"""
+
     step_format: str | None = None
     """format of the times in the column of the step, if they are text but not ISO, such as
     %d.%m.%Y %H:%M"""
@@ -48,10 +56,20 @@ class ReadingOptions:
     """cells without a value: refuse them, fill them with the last value of their episode, or cut
     out their rows; a reward is never filled; if not given, as the mapping file says, else refuse"""
 
+    lags: int | None = None
+    """number of past steps of the same episode, readings and actions, that each observation
+    includes where one reading does not make a state; if not given, as the mapping file says,
+    else 0"""
+
     def options(self, environment: str | None = None) -> Options:
         """The options for the reader."""
         names, settings = parse_columns(self.columns) if self.columns else ({}, {})
-        given = {"step_format": self.step_format, "missing": self.missing}
+        given = {
+            "action_kind": self.action_kind,
+            "step_format": self.step_format,
+            "missing": self.missing,
+            "lags": self.lags,
+        }
         settings |= {name: value for name, value in given.items() if value is not None}
         return Options(
             columns=names,
@@ -82,6 +100,13 @@ def say_columns(names: Mapping[str, Sequence[str]]) -> None:
     """Says which columns were used for what; common names are used without being asked for."""
     if names:
         progress.say(f"columns: {as_words(names)}")
+
+
+def say_choices(task: TaskSpec) -> None:
+    """Says that the actions are choices; small whole numbers are taken for them."""
+    if task.choices is not None:
+        shown = ", ".join(task.choices[:16]) + (", ..." if len(task.choices) > 16 else "")
+        progress.say(f"actions: {len(task.choices)} choices ({shown})")
 
 
 def beside(data: Path) -> Path:

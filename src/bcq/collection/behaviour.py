@@ -1,4 +1,4 @@
-"""The behavioural agent: DDPG that learns online, as in the paper (supplement F, G).
+"""The behavioural agent, which learns online: DDPG (supplement F, G), or double DQN for choices.
 
 After each episode it makes one update per time step of the episode. Its run directory also contains
 every transition, in order: `rows.bin`.
@@ -11,14 +11,11 @@ from itertools import islice
 from pathlib import Path
 from typing import cast
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
-from bcq.algorithms import DDPG, DDPGConfig
 from bcq.algorithms.learning import Transitions
-from bcq.algorithms.networks import Actor
+from bcq.collection.agents import IN_WORDS, AgentConfig, AgentLearner, act, alone
 from bcq.collection.buffer import (
     RowFile,
     StoredRows,
@@ -28,8 +25,9 @@ from bcq.collection.buffer import (
     row_type,
     write_to_device,
 )
-from bcq.data.bounds import TaskSpec
-from bcq.data.columns import Floats, Provenance
+from bcq.collection.noise import perturbed, require_noise, uniform
+from bcq.data.bounds import ActionBounds, Choices, TaskSpec
+from bcq.data.columns import Column, Floats, Provenance
 from bcq.data.dataset import Dataset
 from bcq.runs.configuration import OwnExperience, RunConfiguration
 from bcq.runs.directory import ROWS, Run
@@ -43,28 +41,31 @@ from bcq.system.errors import InputError
 from bcq.system.files import locked, make_directory
 from bcq.system.progress import Progress
 from bcq.system.seeds import Role, derive, exploration, reset_seed
-from bcq.training.loop import ESTIMATE_EVERY, Keys, create_compiled, updates
+from bcq.training.loop import ESTIMATE_EVERY, Keys, create_compiled, require_kind, updates
 
 
 @dataclass
 class Agent:
     """A behavioural agent at the end of an episode."""
 
-    learner: DDPG
+    learner: AgentLearner
     buffer: Transitions
     steps: int = 0  # time steps, and updates
     episodes: int = 0
 
 
 def train_behaviour(
-    directory: Path, config: DDPGConfig, schedule: BehaviourSchedule, *, resume: bool = False
+    directory: Path, config: AgentConfig, schedule: BehaviourSchedule, *, resume: bool = False
 ) -> Run:
     """Trains online into a run directory. A resumed run gives the same result."""
     environment = make(schedule.env)
     environment.reset(seed=0)
+    task = task_of(environment)
+    require_kind(config, task)
+    require_noise(schedule.noise, task.bounds)
     make_directory(directory)
     with locked(directory):
-        configuration = configuration_of(config, schedule, task_of(environment))
+        configuration = configuration_of(config, schedule, task)
         run = open_run(directory, configuration, resume=resume)
         with interruption.deferred():
             continue_behaviour(run, config, schedule, environment)
@@ -81,7 +82,7 @@ def behaviour_dataset(run: Run, recipe: str, *, first: int | None = None) -> Dat
     provenance = Provenance(
         environment=schedule.env,
         recipe=recipe,
-        behaviour=f"DDPG learning, noise {schedule.noise:g}",
+        behaviour=f"{IN_WORDS[run.config.algorithm_name]} learning, noise {schedule.noise:g}",
         seed=schedule.seed,
         version=run.config.origin.versions["bcq"],
     )
@@ -96,7 +97,7 @@ def schedule_of(run: Run) -> BehaviourSchedule:
 
 
 def configuration_of(
-    config: DDPGConfig, schedule: BehaviourSchedule, task: TaskSpec
+    config: AgentConfig, schedule: BehaviourSchedule, task: TaskSpec
 ) -> RunConfiguration:
     """Everything that a behavioural agent depends on."""
     return RunConfiguration(
@@ -109,7 +110,7 @@ def configuration_of(
 
 
 def continue_behaviour(
-    run: Run, config: DDPGConfig, schedule: BehaviourSchedule, environment: Environment
+    run: Run, config: AgentConfig, schedule: BehaviourSchedule, environment: Environment
 ) -> None:
     """Explores and learns from the newest checkpoint, or from the start, to the schedule's end."""
     log = RowFile(run.directory / ROWS, row_type(environment))
@@ -139,7 +140,7 @@ def continue_behaviour(
 
 
 def restored(
-    run: Run, config: DDPGConfig, schedule: BehaviourSchedule, log: RowFile, keys: Keys
+    run: Run, config: AgentConfig, schedule: BehaviourSchedule, log: RowFile, keys: Keys
 ) -> Agent:
     """The agent at the newest checkpoint, or a new one."""
     task = run.task
@@ -150,7 +151,7 @@ def restored(
     log.cut_back(steps)
     rows = log.read()
     return Agent(
-        learner=cast(DDPG, learner),
+        learner=cast(AgentLearner, learner),
         buffer=write_to_device(empty_on_device(task, schedule.steps), rows, 0, task.bounds),
         steps=steps,
         episodes=int((rows["terminated"] | rows["truncated"]).sum()),
@@ -162,25 +163,32 @@ def episode(environment: Environment, agent: Agent, schedule: BehaviourSchedule)
     own = derive(schedule.seed, Role.AGENT)
     observation, _ = environment.reset(seed=reset_seed(own, agent.episodes))
     generator = exploration(own, agent.episodes)
-    task = task_of(environment)
+    bounds, acting = task_of(environment).bounds, alone(agent.learner)
     random_steps = schedule.random_steps or 0
 
     def explore(observations: Floats, _: object, time: int) -> Floats:
-        if agent.steps + time < random_steps:
-            actions = generator.uniform(-1, 1, (1, task.action_size))
-        else:
-            noise = generator.normal(0, schedule.noise, (1, task.action_size))
-            actions = np.asarray(act(agent.learner.actor.model, observations)) + noise
-        return task.bounds.denormalise(np.clip(actions, -1, 1).astype(np.float32))
+        random = agent.steps + time < random_steps
+        chosen = None if random else np.asarray(act(acting, observations))
+        return explored(chosen, schedule.noise, bounds, generator)
 
     left = schedule.steps - agent.steps
     return islice(lockstep([environment], observation[None], explore), left)
 
 
-@jax.jit
-def act(actor: Actor, observations: Array) -> Array:
-    """Actions on the [-1, 1] scale, without noise."""
-    return actor(observations)
+def explored(
+    chosen: Column | None, noise: float, bounds: ActionBounds, generator: np.random.Generator
+) -> Floats:
+    """What an agent does: what it has chosen, with noise; if nothing, a uniformly random action."""
+    if isinstance(bounds, Choices):
+        if chosen is None:
+            return bounds.denormalise(uniform(bounds, generator))
+        return bounds.denormalise(perturbed(chosen, noise, bounds, generator))
+    shape = (1, bounds.outputs)
+    if chosen is None:
+        actions = generator.uniform(-1, 1, shape)
+    else:
+        actions = chosen + generator.normal(0, noise, shape)
+    return bounds.denormalise(np.clip(actions, -1, 1).astype(np.float32))
 
 
 def learn(recorder: Recorder, agent: Agent, rows: StoredRows, keys: Keys) -> None:
@@ -196,6 +204,6 @@ def learn(recorder: Recorder, agent: Agent, rows: StoredRows, keys: Keys) -> Non
         every=ESTIMATE_EVERY,
         rows=agent.learner.config.batch_size,
     ):
-        agent.learner, agent.steps = cast(DDPG, learner), step
+        agent.learner, agent.steps = cast(AgentLearner, learner), step
         recorder.log(step, learner, metrics, episode=agent.episodes)
     agent.episodes += 1

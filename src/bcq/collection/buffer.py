@@ -30,7 +30,7 @@ def row_type(environment: Environment) -> np.dtype[Any]:
     task, state = task_of(environment), simulator_state(environment)
     fields: list[tuple[str, Any, tuple[int, ...]]] = [
         ("observations", np.float32, (task.observation_size,)),
-        ("actions", np.float32, (task.action_size,)),
+        ("actions", np.float32, task.bounds.low.shape),
         ("rewards", np.float32, ()),
         ("next_observations", np.float32, (task.observation_size,)),
         ("terminated", np.bool_, ()),
@@ -110,7 +110,7 @@ def empty_on_device(task: TaskSpec, capacity: int) -> Transitions:
     observations = jnp.empty((capacity, task.observation_size))
     return Transitions(
         observations=observations,
-        actions=jnp.empty((capacity, task.action_size)),
+        actions=jnp.asarray(task.bounds.normalise(np.zeros((capacity, *task.bounds.low.shape)))),
         rewards=jnp.empty(capacity),
         next_observations=jnp.empty_like(observations),
         terminated=jnp.empty(capacity, bool),
@@ -125,8 +125,11 @@ def write_to_device(
         part = rows[first : first + WRITE_ROWS]
         padded = np.zeros(WRITE_ROWS, rows.dtype)
         padded[: len(part)] = part
-        padded["actions"] = bounds.normalise(padded["actions"])
-        new = Transitions(*(jnp.asarray(padded[name]) for name in Transitions._fields))
+        columns = {
+            name: padded[name] for name in Transitions._fields if name in (rows.dtype.names or ())
+        }
+        columns["actions"] = bounds.normalise(padded["actions"])
+        new = Transitions(**{name: jnp.asarray(values) for name, values in columns.items()})
         buffer = write_in_place(buffer, new, start + first)
     return buffer
 
@@ -134,9 +137,8 @@ def write_to_device(
 @partial(jax.jit, donate_argnums=0)
 def write_in_place(buffer: Transitions, new: Transitions, start: Array | int) -> Transitions:
     """The buffer with new rows, in the memory of the old buffer."""
-    return Transitions(
-        *(
-            jax.lax.dynamic_update_slice_in_dim(column, rows, start, axis=0)
-            for column, rows in zip(buffer, new, strict=True)
-        )
+    return jax.tree.map(
+        lambda column, rows: jax.lax.dynamic_update_slice_in_dim(column, rows, start, axis=0),
+        buffer,
+        new,
     )

@@ -4,17 +4,14 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-import equinox as eqx
 import jax
 import numpy as np
 import safetensors.numpy
-from jax import Array
 from safetensors import SafetensorError
 
-from bcq.algorithms import DDPG, DDPGConfig
-from bcq.algorithms.networks import Actor
+from bcq.collection.agents import AgentLearner, alone, config_for, untrained
 from bcq.collection.behaviour import schedule_of, train_behaviour
 from bcq.data.bounds import TaskSpec
 from bcq.runs.arrays import named_arrays, with_arrays
@@ -32,17 +29,6 @@ SHORTLIST = 10  # checkpoints of an agent that are compared on new episodes
 CHOICE_EPISODES = 50
 CARD_EPISODES = 100
 LEG = 100_000  # time steps by which the best agents are trained further
-
-
-class ActorAlone(eqx.Module):
-    """The actor of DDPG without everything that it needs for learning."""
-
-    actor: Actor
-
-    def act(self, observations: Array, keys: Array) -> Array:
-        """The actor's action, without noise."""
-        del keys  # nothing is drawn
-        return self.actor(observations)
 
 
 @dataclass(frozen=True)
@@ -92,8 +78,8 @@ def read_expert(path: str | Path) -> Expert:
     card = read_json(path.with_suffix(".json"))
     try:
         task = TaskSpec.from_json(card["task"])
-        sizes = (task.observation_size, task.action_size, tuple(card["hidden_sizes"]))
-        skeleton = jax.eval_shape(lambda: ActorAlone(Actor(*sizes, jax.random.key(0))))
+        hidden = tuple(card["hidden_sizes"])
+        skeleton = jax.eval_shape(lambda: untrained(task, hidden, jax.random.key(0)))
         arrays = safetensors.numpy.load(path.read_bytes())
         learner = with_arrays(skeleton, arrays, path)
         name = f"expert {path.stem} (seed {card['seed']}, {card['steps']:,} steps)"
@@ -145,7 +131,7 @@ def train_experts(
         if (directory / name / "config.json").exists():  # it may have been trained further
             steps = Run.open(directory / name).config.schedule.steps
             schedule = replace(schedule, steps=max(steps, schedule.steps))
-        return train_behaviour(directory / name, DDPGConfig(), schedule, resume=True)
+        return train_behaviour(directory / name, config_for(schedule.env), schedule, resume=True)
 
     choices = ranked([trained(schedule) for schedule in schedules])
     for i in range(min(keep, len(choices))):
@@ -211,13 +197,11 @@ def last_ten(run: Run) -> float:
 
 
 def write_expert(choice: Choice, path: Path, rank: int, ranking: list[Row]) -> Path:
-    """Writes the actor of a run, with a card that states its origin and its returns."""
+    """Writes the part of an agent that acts, with a card that states its origin and its returns."""
     run, step, score = choice
-    policy = run.policy(step)
-    assert isinstance(policy.learner, DDPG)
-    alone = ActorAlone(policy.learner.actor.model)
+    acting = alone(cast(AgentLearner, run.policy(step).learner))
     schedule, stored = schedule_of(run), run.config.as_json()
-    test = evaluate(Policy(alone, run.task), schedule.env, episodes=CARD_EPISODES, seed=rank)
+    test = evaluate(Policy(acting, run.task), schedule.env, episodes=CARD_EPISODES, seed=rank)
     card: dict[str, Any] = {
         "environment": schedule.env,
         "algorithm": stored["algorithm"],
@@ -237,5 +221,5 @@ def write_expert(choice: Choice, path: Path, rank: int, ranking: list[Row]) -> P
     }
     write_json(path.with_suffix(".json"), card)
     with replacing(path) as temporary:
-        temporary.write_bytes(safetensors.numpy.save(named_arrays(alone)))
+        temporary.write_bytes(safetensors.numpy.save(named_arrays(acting)))
     return path

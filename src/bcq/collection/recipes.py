@@ -12,11 +12,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from bcq.algorithms import DDPGConfig
 from bcq.algorithms.learning import check_settings
+from bcq.collection.agents import config_for
 from bcq.collection.behaviour import behaviour_dataset, train_behaviour
 from bcq.collection.buffer import RowFile, as_dataset, as_rows, row_type
 from bcq.collection.experts import Expert
+from bcq.collection.noise import perturbed, require_noise, uniform
 from bcq.data.bounds import ActionBounds
 from bcq.data.columns import Floats, Provenance
 from bcq.data.dataset import Dataset
@@ -63,8 +64,7 @@ class UniformlyRandom:
     def act(self, observations: Floats, rows: RowNumbers, time: int, wave: Wave) -> Floats:
         """Actions that do not depend on the observations."""
         del observations, time
-        low, high = self.bounds.low, self.bounds.high
-        return np.array([wave.generators[row].uniform(low, high) for row in rows], np.float32)
+        return np.array([uniform(self.bounds, wave.generators[row]) for row in rows], np.float32)
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,12 @@ class Demonstrator:
     """An expert, as it is (Batch 3) or with two kinds of noise (imperfect demonstrations)."""
 
     expert: Expert
-    noise: float = 0.0  # standard deviation, in half-widths of the action range
+    noise: float = 0.0  # standard deviation, in half-widths; probability, if actions are choices
     random_probability: float = 0.0  # of a uniformly random action instead
 
     def __post_init__(self) -> None:
         check_settings(self, not_negative=("noise",), fractions=("random_probability",))
+        require_noise(self.noise, self.expert.policy.task.bounds)
 
     @property
     def description(self) -> str:
@@ -87,19 +88,18 @@ class Demonstrator:
         )
 
     def act(self, observations: Floats, rows: RowNumbers, time: int, wave: Wave) -> Floats:
-        """The expert's action plus noise, clipped to the bounds, or a random one."""
+        """The expert's action with noise, or a random one."""
         policy = self.expert.policy
-        bounds, size = policy.task.bounds, policy.task.action_size
+        bounds = policy.task.bounds
         actions = policy.act(
             observations, seed=wave.seed, step=time, rows=rows, capacity=len(wave.generators)
         )
         for i, row in enumerate(rows.tolist()):
             generator = wave.generators[row]
             if generator.random() < self.random_probability:
-                actions[i] = generator.uniform(bounds.low, bounds.high)
+                actions[i] = uniform(bounds, generator)
             else:
-                noise = generator.normal(0, self.noise, size) * bounds.half_width
-                actions[i] = np.clip(actions[i] + noise, bounds.low, bounds.high)
+                actions[i] = perturbed(actions[i], self.noise, bounds, generator)
         return actions
 
 
@@ -267,12 +267,13 @@ def collect_to(path: Path, recipe: Recipe) -> Dataset:
 
 
 def collect_behaviour_to(path: Path, recipe: str, schedule: BehaviourSchedule) -> Dataset:
-    """All transitions of a DDPG agent that learns, in order (Batches 1 and 2).
+    """All transitions of an agent that learns, in order (Batches 1 and 2).
 
     Its run directory stays beside the file: Figure 1 also shows its returns and values.
     """
     require_new(path)
-    run = train_behaviour(path.with_suffix(".behaviour"), DDPGConfig(), schedule, resume=True)
+    config, directory = config_for(schedule.env), path.with_suffix(".behaviour")
+    run = train_behaviour(directory, config, schedule, resume=True)
     dataset = behaviour_dataset(run, recipe)
     save(dataset, path)
     return dataset

@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bcq.data.bounds import ActionBounds
+from bcq.data.bounds import ActionBounds, Choices
 from bcq.data.columns import (
     FLAGS,
+    FOLLOWING,
+    MASKS,
     MATRICES,
     NUMBERS,
     Column,
@@ -26,12 +28,16 @@ BOUNDS_TOLERANCE = (
 )
 
 
+PROBABILITY_TOLERANCE = 1e-6  # rounding to float32 can move a probability this far past 1
+
+
 Check = Callable[[Mapping[str, Column]], Iterator[Finding]]
 
 
 def missing_fields(arrays: Mapping[str, Column]) -> Iterator[Finding]:
     """A batch needs observations, actions, rewards and how its episodes end."""
-    for name in REQUIRED:
+    masked = "permitted" in arrays and "next_observations" in arrays
+    for name in (*REQUIRED, *(FOLLOWING if masked else ())):
         if name not in arrays:
             yield Finding(
                 "missing-field",
@@ -67,15 +73,16 @@ def wrong_shapes(arrays: Mapping[str, Column]) -> Iterator[Finding]:
         elif dimensions == 2 and values.shape[1] == 0:
             remedy = "each row needs at least one number"
             yield Finding("wrong-shape", name, "has no columns", remedy, why)
-    following, observations = arrays.get("next_observations"), arrays["observations"]
-    if following is not None and following.shape[1:] != observations.shape[1:]:
-        yield Finding(
-            "wrong-shape",
-            "next_observations",
-            f"has rows of shape {following.shape[1:]}",
-            f"they must match the {observations.shape[1:]} of observations",
-            why,
-        )
+    for name, own in FOLLOWING.items():
+        expected = arrays[own].shape[1:] if own in arrays else ()
+        if name in arrays and arrays[name].shape[1:] != expected:
+            yield Finding(
+                "wrong-shape",
+                name,
+                f"has rows of shape {arrays[name].shape[1:]}",
+                f"they must match the {expected} of {own}",
+                why,
+            )
 
 
 def different_lengths(arrays: Mapping[str, Column]) -> Iterator[Finding]:
@@ -119,14 +126,17 @@ def not_finite(
 
 def not_flags(arrays: Mapping[str, Column]) -> Iterator[Finding]:
     """Flags are 0 or 1."""
-    for name in FLAGS:
+    for name in (*FLAGS, *MASKS):
         values = arrays.get(name)
         if values is not None and values.dtype.kind != "b":
-            bad = np.flatnonzero(np.isfinite(values) & (values != 0) & (values != 1))
-            if len(bad):
-                problem, remedy = f"is {values[bad[0]]}", "it must be 0 or 1"
+            wrong = np.isfinite(values) & (values != 0) & (values != 1)
+            if wrong.any():
+                problem, remedy = f"is {values[wrong][0]}", "it must be 0 or 1"
                 why = "an episode either ends at a row or does not"
-                yield Finding("not-a-flag", name, problem, remedy, why, bad)
+                if name in MASKS:
+                    why = "a choice is either permitted or not"
+                rows = np.flatnonzero(wrong.reshape(len(wrong), -1).any(axis=1))
+                yield Finding("not-a-flag", name, problem, remedy, why, rows)
 
 
 # Each of these checks relies on the ones before it.
@@ -145,6 +155,9 @@ def out_of_bounds(actions: Floats, bounds: ActionBounds) -> Iterator[Finding]:
             why,
         )
         return
+    if isinstance(bounds, Choices):
+        yield from not_choices(actions[:, 0], bounds)
+        return
     beyond = np.maximum(bounds.low - actions, actions - bounds.high)
     bad = np.flatnonzero((beyond > BOUNDS_TOLERANCE * bounds.half_width).any(axis=1))
     if len(bad):
@@ -158,6 +171,68 @@ def out_of_bounds(actions: Floats, bounds: ActionBounds) -> Iterator[Finding]:
             why,
             bad,
             option="action_margin",
+        )
+
+
+def not_choices(numbers: Floats, choices: Choices) -> Iterator[Finding]:
+    """A discrete action is the number of one of the choices."""
+    last = len(choices.names) - 1
+    whole = (numbers % 1 == 0) & (numbers >= 0) & (numbers <= last)
+    bad = np.flatnonzero(np.isfinite(numbers) & ~whole)
+    if len(bad):
+        yield Finding(
+            "not-a-choice",
+            "actions",
+            f"{numbers[bad[0]]:g} is not the number of a choice, 0 to {last} (one of {len(bad)} "
+            "such rows)",
+            "number the choices 0, 1, 2, ..., or set action_kind to continuous",
+            "the policy proposes only choices",
+            bad,
+            option="action_kind",
+        )
+
+
+def not_permitted(arrays: Mapping[str, Column], bounds: ActionBounds) -> Iterator[Finding]:
+    """A mask has one flag for each choice, and permits the logged action."""
+    why, remedy = "values are compared only among permitted choices", "check the mask of this row"
+    if "permitted" not in arrays:
+        return
+    permitted, width = arrays["permitted"] != 0, arrays["permitted"].shape[1]
+    if not isinstance(bounds, Choices) or width != bounds.outputs:
+        found = bounds.outputs if isinstance(bounds, Choices) else "no"
+        problem = f"has {width} columns but there are {found} choices"
+        yield Finding("wrong-mask", "permitted", problem, "give one column for each choice", why)
+        return
+    numbers = arrays["actions"][:, 0]
+    taken = numbers[:, None] == np.arange(width)
+    forbidden = {"actions": taken.any(axis=1) & ~(taken & permitted).any(axis=1)}
+    if "next_permitted" in arrays:  # after a terminal nothing is chosen
+        none = ~(arrays["next_permitted"] != 0).any(axis=1)
+        forbidden["next_permitted"] = none & (arrays["terminated"] == 0)
+    for name, wrong in forbidden.items():
+        rows = np.flatnonzero(wrong)
+        if len(rows):
+            choice = f"choice {numbers[rows[0]]:g} was not" if name == "actions" else "no choice is"
+            problem = f"{choice} permitted (one of {len(rows)} such rows)"
+            yield Finding("wrong-mask", name, problem, remedy, why, rows)
+
+
+def not_propensities(arrays: Mapping[str, Column], bounds: ActionBounds) -> Iterator[Finding]:
+    """The probability or density of an action that was taken is above 0."""
+    values = arrays.get("propensities")
+    if values is None:
+        return
+    most = 1 + PROBABILITY_TOLERANCE if isinstance(bounds, Choices) else np.inf
+    bad = np.flatnonzero(np.isfinite(values) & ~((values > 0) & (values <= most)))
+    if len(bad):
+        words = "between 0 and 1" if isinstance(bounds, Choices) else "above 0"
+        yield Finding(
+            "not-a-propensity",
+            "propensities",
+            f"is {values[bad[0]]:g} (one of {len(bad)} such rows)",
+            f"it must be {words}: what the behaviour gave to the action that it took",
+            "an action of probability 0 cannot have been taken",
+            bad,
         )
 
 
@@ -190,20 +265,23 @@ def check(columns: Columns, bounds: ActionBounds | None = None) -> Checked:
     for look in STRUCTURE:
         if found := tuple(look(columns.arrays)):
             return Checked(columns, None, found)
-    found = (*not_finite(columns.arrays, columns.names), *not_flags(columns.arrays))
+    found = (*not_finite(columns.arrays, columns.labels), *not_flags(columns.arrays))
     actions = columns.arrays["actions"]
     bounds = bounds or bounds_of(columns, actions.shape[1])
+    found += (*not_permitted(columns.arrays, bounds), *not_propensities(columns.arrays, bounds))
     return Checked(columns, bounds, (*found, *out_of_bounds(actions, bounds)))
 
 
 def bounds_of(columns: Columns, size: int) -> ActionBounds:
-    """The bounds in the file, or [-1, 1] if it has none."""
+    """The choices or bounds in the file, or [-1, 1] if it has none."""
     low, high = columns.action_low, columns.action_high
-    if low is None and high is None:
+    if columns.choices is None and low is None and high is None:
         return ActionBounds(np.full(size, -1.0), np.full(size, 1.0))
-    if low is None or high is None:
-        raise InputError(f"{columns.source}: contains only one of action_low and action_high")
     try:
+        if columns.choices is not None:
+            return Choices(columns.choices)
+        if low is None or high is None:
+            raise InputError("contains only one of action_low and action_high")
         return ActionBounds(low, high)
     except InputError as error:
         raise error.within(columns.source) from error

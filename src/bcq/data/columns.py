@@ -7,6 +7,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bcq.data.layout import PLAIN, Layout
+
 Column = NDArray[Any]  # of any dtype that a file may contain
 
 
@@ -16,10 +18,17 @@ Floats = NDArray[np.float32]  # the precision of training; `tabular` has its own
 Flags = NDArray[np.bool_]
 
 
-MATRICES = ("observations", "actions", "next_observations", "qpos", "qvel")
+MASKS = ("permitted", "next_permitted")  # which choices there are: one flag for each
+
+
+MATRICES = ("observations", "actions", "next_observations", "qpos", "qvel", *MASKS)
 
 
 FLAGS = ("terminated", "truncated")
+
+
+# What follows a row, and which column of the next row it is.
+FOLLOWING = {"next_observations": "observations", "next_permitted": "permitted"}
 
 
 NUMBERS = "biuf"  # NumPy's kinds: bool, int, unsigned, float
@@ -69,6 +78,19 @@ class Columns:
     rows: NDArray[np.int64] | None = None  # numbers in the file, if not 0, 1, 2, ...
     findings: tuple[Finding, ...] = ()  # problems found while reading
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)  # in the file, by role
+    choices: Sequence[str] | None = None  # names of the actions, if they are known to be choices
+    layout: Layout = PLAIN  # of observations
+    lags: int = 0  # past steps that the observations of the batch are to include
+
+    @property
+    def labels(self) -> dict[str, Sequence[str]]:
+        """The names of single numbers by role: a text column has one for each category."""
+        known = dict(self.names)
+        if self.layout.labels:
+            known["observations"] = self.layout.labels
+        if self.layout.columns and "next_observations" in known:
+            known["next_observations"] = self.layout.renamed(known["next_observations"]).labels
+        return known
 
     def in_file(self, finding: Finding) -> Finding:
         """The same finding with its rows numbered as in the file."""
@@ -81,7 +103,9 @@ def as_stored(name: str, values: Column) -> Column:
     """Converts a column to its stored shape and precision; the checks find what is not a number."""
     if name not in MATRICES and values.shape[1:] == (1,):
         values = values[:, 0]
-    if values.dtype.kind not in NUMBERS or name in FLAGS:
+    if name == "actions" and values.ndim == 1:
+        values = values[:, None]
+    if values.dtype.kind not in NUMBERS or name in (*FLAGS, *MASKS):
         return values
     with np.errstate(over="ignore"):  # found by `not_finite`
         return values.astype(precision(name), copy=False)

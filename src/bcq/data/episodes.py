@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from bcq.data.columns import Column, Columns, Flags
+from bcq.data.columns import FOLLOWING, MASKS, Column, Columns, Flags
 
 
 def transitions(columns: Columns) -> dict[str, Column]:
@@ -15,10 +15,11 @@ def transitions(columns: Columns) -> dict[str, Column]:
 
 
 def with_flags(arrays: Mapping[str, Column]) -> dict[str, Column]:
-    """Makes both flags boolean and adds a missing one; where both are set, terminated wins."""
+    """Makes all flags boolean and adds a missing one; where both are set, terminated wins."""
     terminated = arrays["terminated"].astype(bool)
     truncated = stored_truncated(arrays).astype(bool) & ~terminated
-    return {**arrays, "terminated": terminated, "truncated": truncated}
+    masks = {name: arrays[name].astype(bool) for name in MASKS if name in arrays}
+    return {**arrays, **masks, "terminated": terminated, "truncated": truncated}
 
 
 def paired_within_episodes(arrays: Mapping[str, Column]) -> dict[str, Column]:
@@ -29,15 +30,16 @@ def paired_within_episodes(arrays: Mapping[str, Column]) -> dict[str, Column]:
     The last row of a cut episode cannot bootstrap and is left out; the row before it becomes the
     end of the episode.
     """
-    observations, terminated, truncated = (
-        arrays[name] for name in ("observations", "terminated", "truncated")
-    )
-    following = np.concatenate([observations[1:], observations[-1:]])
-    following[terminated] = observations[terminated]
+    terminated, truncated = arrays["terminated"], arrays["truncated"]
+    following = {}
+    for name, own in FOLLOWING.items():
+        if own in arrays:
+            following[name] = np.concatenate([arrays[own][1:], arrays[own][-1:]])
+            following[name][terminated] = arrays[own][terminated]
     unknown = truncated.copy()
     unknown[-1] |= ~terminated[-1]
     cut_before = np.append(truncated[1:], False) & ~(terminated | truncated)
-    paired = {**arrays, "next_observations": following, "truncated": truncated | cut_before}
+    paired = {**arrays, **following, "truncated": truncated | cut_before}
     return {name: values[~unknown] for name, values in paired.items()}
 
 
@@ -62,6 +64,12 @@ def cut(arrays: Mapping[str, Column], rows: Flags) -> dict[str, Column]:
 def stored_truncated(arrays: Mapping[str, Column]) -> Column:
     """The column `truncated` as stored; without one, no row is truncated."""
     return arrays.get("truncated", np.zeros(len(arrays["terminated"]), bool))
+
+
+def first_rows(is_end: Flags) -> NDArray[np.int64]:
+    """The first row of the episode of each row."""
+    begins = np.append(True, is_end[:-1])
+    return np.maximum.accumulate(np.where(begins, np.arange(len(is_end)), 0))
 
 
 def episode_spans(is_end: Flags) -> NDArray[np.int64]:

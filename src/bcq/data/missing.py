@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from bcq.data.columns import Column, Columns, Finding, Flags, as_stored_all
-from bcq.data.episodes import with_flags, without_rows
+from bcq.data.episodes import first_rows, with_flags, without_rows
 
 MissingChoice = Literal["refuse", "fill", "cut"]
 FILLED = ("observations", "actions")  # a reward is not known from the row before
@@ -50,12 +50,6 @@ def any_in_row(cells: Mapping[str, Flags]) -> Flags:
     """Whether a cell of each row is marked."""
     rows = [marks.reshape(len(marks), -1).any(axis=1) for marks in cells.values()]
     return np.logical_or.reduce(rows)
-
-
-def first_rows(is_end: Flags) -> Column:
-    """The first row of the episode of each row."""
-    begins = np.append(True, is_end[:-1])
-    return np.maximum.accumulate(np.where(begins, np.arange(len(is_end)), 0))
 
 
 def filled(values: Column, begins: Column) -> Column:

@@ -1,14 +1,15 @@
 """The only way to read a batch: a source and options become columns, which are checked once."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
+from bcq.data.actions import ActionKind, SeenActions
 from bcq.data.bounds import ActionBounds
 from bcq.data.checks import Checked, check, is_well_formed
-from bcq.data.columns import Column, Columns
+from bcq.data.columns import Columns
 from bcq.data.formats import hdf5, minari, npz
 from bcq.data.missing import MissingChoice, handle_missing
 from bcq.system.errors import InputError
@@ -18,6 +19,9 @@ SUFFIXES = (".hdf5", ".h5")
 
 
 TABLES = (".csv", ".parquet")
+
+
+MOST_LAGS = 1_000  # a mistyped number would exhaust memory
 
 
 READABLE = (*SUFFIXES, ".npz", *TABLES)
@@ -38,8 +42,10 @@ class Options:
     action_low: Sequence[float] | None = None
     action_high: Sequence[float] | None = None
     action_margin: float | None = None
+    action_kind: ActionKind = "auto"
     step_format: str | None = None
     missing: MissingChoice = "refuse"
+    lags: int = 0
     bounds_of: Callable[[str | None], ActionBounds | None] = (
         no_known_bounds  # of an environment, by name
     )
@@ -54,6 +60,8 @@ class Options:
                 "action_margin replaces action_low and action_high; give one or the other",
                 option="action_margin",
             )
+        if type(self.lags) is not int or not 0 <= self.lags <= MOST_LAGS:
+            raise InputError(f"lags: {self.lags} is not a whole number from 0 to {MOST_LAGS}")
 
     def bounds(self) -> ActionBounds | None:
         """The bounds that were given, if any."""
@@ -100,38 +108,59 @@ def locate(name: str | Path) -> Path:
 def open_batch(source: str | Path, options: Options) -> Checked:
     """Reads a file and checks it, with the bounds that `bcq.load` describes."""
     columns = read(source, options)
+    require_layout(columns)
+    require_one_past(columns, options)
+    columns = replace(columns, lags=options.lags)
     if is_well_formed(columns):
         columns = handle_missing(columns, options.missing)
-    own = columns.action_low is not None or columns.action_high is not None
-    bounds = bounds_for(
-        options,
-        own=own,
-        environment=columns.provenance.environment,
-        seen=lambda: finite_range(columns.arrays.get("actions", np.empty(0))),
-    )
+    try:
+        bounds = bounds_for(options, columns, SeenActions.of_arrays(columns.arrays))
+    except InputError as error:
+        raise error.within(columns.source) from error
     return check(columns, bounds)
 
 
-def bounds_for(
-    options: Options,
-    *,
-    own: bool,
-    environment: str | None,
-    seen: Callable[[], tuple[Column, Column] | None],
-) -> ActionBounds | None:
-    """The bounds that override those of the file; `seen` returns the range of its actions."""
-    if options.action_margin is not None and (found := seen()) is not None:
+def require_layout(columns: Columns) -> None:
+    """Refuses a stored layout of other observations."""
+    observations = columns.arrays.get("observations", np.empty(0))
+    try:
+        if observations.ndim == 2:
+            columns.layout.require_size(observations.shape[1])
+    except ValueError as error:
+        raise InputError(f"{columns.source}: is damaged ({error})") from error
+
+
+def require_one_past(columns: Columns, options: Options) -> None:
+    """Refuses settings that do not fit observations which include past steps already."""
+    past = columns.layout.past
+    if past is not None and options.lags:
+        raise InputError(
+            f"{columns.source}: its observations include past steps already (lags: {past.lags}); "
+            "leave lags out, or start from the original log"
+        )
+    if past is not None and (options.bounds() is not None or options.action_margin is not None):
+        raise InputError(
+            f"{columns.source}: its observations include past actions, scaled by its own action "
+            "bounds; give other bounds with the original log"
+        )
+
+
+def bounds_for(options: Options, columns: Columns, seen: SeenActions) -> ActionBounds | None:
+    """The bounds or choices that override those of the file; None if the file has its own."""
+    given = options.bounds()
+    if columns.choices is not None:
+        if given is None and options.action_margin is None and options.action_kind != "continuous":
+            return None
+        raise InputError("actions: are choices, not numbers with bounds", option="action_kind")
+    if options.action_margin is not None and (found := seen.range()) is not None:
         finite = np.isfinite(found).all()
         return ActionBounds.of_data(*found, options.action_margin) if finite else None
-    given = options.bounds()
+    own = columns.action_low is not None or columns.action_high is not None
+    if options.action_kind == "discrete":
+        return seen.choices()
     if given is not None or own:
         return given
-    return options.bounds_of(options.environment or environment)
-
-
-def finite_range(actions: Column) -> tuple[Column, Column] | None:
-    """Smallest and largest finite number in each dimension; None without actions."""
-    if actions.ndim != 2 or actions.size == 0:
-        return None
-    finite = np.where(np.isfinite(actions), actions, np.nan)
-    return np.fmin.reduce(finite), np.fmax.reduce(finite)
+    known = options.bounds_of(options.environment or columns.provenance.environment)
+    if known is None and options.action_kind == "auto" and seen.are_choices():
+        return seen.choices()
+    return known

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from bcq.data.bounds import TaskSpec
 from bcq.data.columns import Finding
 from bcq.data.dataset import Dataset
 from bcq.data.formats import hdf5, minari
@@ -19,29 +20,32 @@ class Converted(NamedTuple):
     transitions: int
     findings: Sequence[Finding]
     names: Mapping[str, Sequence[str]]
+    task: TaskSpec
 
 
 def convert(source: str | Path, target: str | Path, options: Options) -> Converted:
     """Reads a batch and writes it.
 
     A table is converted to HDF5 in parts, so it can be larger than memory; not if missing cells
-    are to be filled or cut out.
+    are to be filled or cut out, or if past steps are to be included.
     """
     require_new(target)
     path = locate(source)
-    if path.suffix in TABLES and not is_minari(target) and options.missing == "refuse":
+    whole = is_minari(target) or options.missing != "refuse" or options.lags > 0
+    if path.suffix in TABLES and not whole:
         from bcq.data.formats import tables  # noqa: PLC0415 - pyarrow takes a quarter of a second to import
 
         with tables.open_log(path, options.columns, options.step_format) as log:
-            bounds = bounds_for(options, own=False, environment=None, seen=log.action_range)
+            bounds = bounds_for(options, log.columns({}), log.seen_actions())
             parts = tables.parts(log, bounds, options.environment)
-            return Converted(hdf5.write_parts(parts, Path(target)), log.findings, log.names)
+            written, task = hdf5.write_parts(parts, Path(target))
+            return Converted(written, log.findings, log.names, task)
     checked = open_batch(source, options)
     origin = checked.columns.provenance
     dataset = Dataset.from_checked(checked)
     named = replace(origin, environment=origin.environment or options.environment)
     save(replace(dataset, provenance=named), target)
-    return Converted(len(dataset), checked.columns.findings, checked.columns.names)
+    return Converted(len(dataset), checked.columns.findings, checked.columns.names, dataset.task)
 
 
 def save(dataset: Dataset, path: str | Path) -> None:

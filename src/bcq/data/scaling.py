@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bcq.data.columns import Floats, frozen
+from bcq.data.columns import Flags, Floats, frozen
 
 BLOCK = 100_000  # rows in double precision at a time, so that a large batch is not copied
 LIMIT = 10.0  # of scaled observations: an outlier or a rare flag must not drown the rest
@@ -26,11 +26,16 @@ class Scaling(NamedTuple):
     reward_spread: Floats  # ()
 
     @classmethod
-    def of(cls, observations: Floats, rewards: Floats) -> Self:
-        """Mean and standard deviation of the observations, root mean square of the rewards."""
+    def of(cls, observations: Floats, rewards: Floats, unscaled: Flags | None = None) -> Self:
+        """Mean and standard deviation of the observations, root mean square of the rewards.
+
+        Columns of observations that are marked as unscaled are left as they are.
+        """
         centre = mean(observations).astype(np.float32)
         spread = np.sqrt(mean(observations, centre, squared=True))
         varies = spread > np.abs(centre) * np.finfo(np.float32).eps
+        if unscaled is not None:
+            centre, varies = np.where(unscaled, np.float32(0), centre), varies & ~unscaled
         reward_spread = np.sqrt(mean(rewards, squared=True))
         return cls(
             frozen(centre),

@@ -2,7 +2,8 @@
 
 At states of the batch, the action of the policy is compared with the actions logged at the nearest
 other states. The same distance is computed for the logged action itself (leave-one-out). The meter
-is the ratio of the two means: 1 is like the data, 10 is ten times as far away.
+is the ratio of the two means: 1 is like the data, 10 is ten times as far away. Between choices the
+distance is 0 or 1.
 """
 
 from dataclasses import dataclass
@@ -16,8 +17,8 @@ from numpy.typing import NDArray
 
 from bcq.algorithms.bcq import propose
 from bcq.algorithms.learning import Acting
-from bcq.algorithms.networks import ConditionalVAE, PerturbationModel
-from bcq.data.columns import Floats
+from bcq.algorithms.networks import MLP, ConditionalVAE, PerturbationModel
+from bcq.data.columns import Column, Floats
 from bcq.data.dataset import Dataset
 from bcq.system.errors import InputError
 from bcq.training.policy import Policy
@@ -31,14 +32,18 @@ NEIGHBOURS = 10  # nearest states, by observations scaled to unit variance
 class Meter:
     """The actions of a policy compared with those of the batch; `data_x` is x of the data."""
 
-    distance: float  # mean distance to the nearest logged action at near states, [-1, 1] scale
+    distance: float  # mean distance to the nearest logged action at near states, [-1, 1] scale;
+    # between choices: mean share of the near states at which another choice was logged
     data_distance: float
-    outside: float  # share of action numbers outside the range logged at near states
+    outside: float  # share of action numbers outside the range logged at near states;
+    # of choices: share of states without a near state at which this choice was logged
     data_outside: float
-    reconstruction: float | None  # mean squared error of the learner's own VAE, if it has one
-    data_reconstruction: float | None
-    latents_beyond_clip: float | None  # share of the encoder's means of logged actions
-    perturbations_near_limit: float | None  # share of the perturbations of BCQ within 5% of +-Phi
+    reconstruction: float | None = None  # mean squared error of the learner's own VAE, if any
+    data_reconstruction: float | None = None
+    latents_beyond_clip: float | None = None  # share of the encoder's means of logged actions
+    perturbations_near_limit: float | None = None  # share of BCQ's within 5% of +-Phi
+    probability: float | None = None  # of a choice, under the learner's behaviour model, if any
+    data_probability: float | None = None
 
     @property
     def ratio(self) -> float:
@@ -47,11 +52,13 @@ class Meter:
 
     def summary(self) -> dict[str, float | None]:
         """The meter, and the figures behind it."""
-        return {
+        figures = {
             "extrapolation_meter": self.ratio,
             **vars(self),
             "reconstruction_ratio": self.reconstruction_ratio,
         }
+        optional = ("probability", "data_probability")
+        return {n: v for n, v in figures.items() if n not in optional or v is not None}
 
     @property
     def reconstruction_ratio(self) -> float | None:
@@ -73,13 +80,18 @@ def extrapolation_meter(policy: Policy, dataset: Dataset, *, seed: int = 0) -> M
     actions = dataset.bounds.normalise(policy.act(observations, seed=seed))
     logged = dataset.bounds.normalise(dataset.actions)
     near = logged[nearest_rows(dataset, rows)]  # (states, neighbours, action_size)
-    distance, outside = compare(actions, near)
-    data_distance, data_outside = compare(logged[rows], near)
+    compared = compare if dataset.task.choices is None else compare_choices
+    distance, outside = compared(actions, near)
+    data_distance, data_outside = compared(logged[rows], near)
     if data_distance == 0:
         raise InputError(
             "meter: the logged actions at similar states are all equal; there is nothing to compare"
         )
     learner = policy.learner
+    if dataset.task.choices is not None:
+        chances = [likelihood(policy, observations, taken) for taken in (actions, logged[rows])]
+        figures = (distance, data_distance, outside, data_outside)
+        return Meter(*figures, probability=chances[0], data_probability=chances[1])
     vae, perturbation = (model_of(learner, name) for name in ("vae", "perturbation"))
     error = data_error = beyond = limit = None
     if isinstance(vae, ConditionalVAE):
@@ -124,6 +136,21 @@ def compare(actions: Floats, near: Floats) -> tuple[float, float]:
     distances = np.linalg.norm(near - actions[:, None], axis=2).min(axis=1)
     beyond = (actions < near.min(axis=1)) | (actions > near.max(axis=1))
     return float(distances.mean(dtype=float)), float(beyond.mean())
+
+
+def compare_choices(choices: Column, near: Column) -> tuple[float, float]:
+    """Mean share of the near states with another choice, and the share of states with only such."""
+    other = near != choices[:, None]
+    return float(other.mean()), float(other.all(axis=1).mean())
+
+
+def likelihood(policy: Policy, observations: Floats, choices: Column) -> float | None:
+    """Mean probability of choices under the learner's own model of the behaviour."""
+    behaviour = model_of(policy.learner, "behaviour")
+    if not isinstance(behaviour, MLP):
+        return None
+    chances = jax.nn.softmax(behaviour(jnp.asarray(policy.scaled(observations))))
+    return float(np.take_along_axis(np.asarray(chances), choices[:, None], axis=1).mean())
 
 
 @jax.jit

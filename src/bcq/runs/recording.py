@@ -26,6 +26,7 @@ from bcq.training.loop import (
     concurrent_updates,
     create,
     growing_windows,
+    require_kind,
     train,
     window_at,
 )
@@ -46,6 +47,7 @@ def train_run(
     `scaling` "standard" scales observations and rewards by the statistics of the batch. "auto" is
     "none" for a batch of `bcq collect`, as in the paper, and "standard" for any other.
     """
+    require_kind(config, dataset.task)
     if schedule.env is not None:
         make_for(schedule.env, dataset.task).close()
     if schedule.true_value_every is not None and schedule.env is not None:
@@ -70,7 +72,7 @@ def task_for(dataset: Dataset, choice: ScalingChoice, resumed: Path | None) -> T
         choice = "standard" if dataset.provenance.recipe is None else "none"
     if choice == "none":
         return dataset.task
-    scaling = Scaling.of(dataset.observations, dataset.rewards)
+    scaling = Scaling.of(dataset.observations, dataset.rewards, dataset.task.unscaled)
     progress.say(
         f"scaling: observations are standardised, rewards are divided by "
         f"{scaling.reward_spread:.4g}; actions and values are in the units of the data"

@@ -60,7 +60,8 @@ class BehaviourSchedule:
     seed: int = 0
     """seed of all random numbers: weights, episodes, exploration, minibatches, evaluation"""
     noise: float = 0.1
-    """standard deviation of the exploration noise, in half-widths of the action range"""
+    """standard deviation of the exploration noise, in half-widths of the action range;
+    if the actions are choices, the probability of a random choice"""
     random_steps: int | None = None
     """number of uniformly random actions at the start; if not given, 1,000 (HalfCheetah: 10,000)"""
     evaluate_every: int = 5_000

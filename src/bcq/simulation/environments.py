@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from bcq.data.bounds import ActionBounds, TaskSpec
+from bcq.data.bounds import ActionBounds, Choices, TaskSpec
 from bcq.data.columns import NUMBERS, Floats
 from bcq.system.errors import InputError
 
@@ -15,6 +15,14 @@ Environment = gymnasium.Env[NDArray[Any], NDArray[np.float32]]
 
 VELOCITY_CLIP = 10.0  # of Hopper's and Walker2d's observations
 NO_TIME_LIMIT: dict[str, Any] = {"max_episode_steps": -1}  # how Gymnasium spells no limit
+
+
+# Places of positions and velocities in the state of Gymnasium's classic simulators.
+CLASSIC: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    "Pendulum": ((0,), (1,)),
+    "CartPole": ((0, 2), (1, 3)),
+    "Acrobot": ((0, 1), (2, 3)),
+}
 
 
 class SimulatorState(NamedTuple):
@@ -53,8 +61,10 @@ class Checked(
         self, action: NDArray[np.float32]
     ) -> tuple[NDArray[Any], Any, bool, bool, dict[str, Any]]:
         """The next observation, the reward, and whether the episode ended."""
+        space: Any = self.action_space
+        chosen: Any = space.start + int(action[0]) if is_discrete(space) else action
         try:
-            observation, reward, terminated, truncated, info = self.env.step(action)
+            observation, reward, terminated, truncated, info = self.env.step(chosen)
             finite = math.isfinite(reward)
         except Exception as error:
             raise InputError(f"environment {self.name}: step failed: {in_words(error)}") from error
@@ -77,7 +87,7 @@ class Checked(
 
 
 def make(name: str, *, time_limit: bool = True) -> Environment:
-    """The environment of that name, if its observations and actions are vectors of numbers."""
+    """The environment of that name, if it has vectors of numbers, or choices as actions."""
     try:
         made: Environment = gymnasium.make(name, **{} if time_limit else NO_TIME_LIMIT)
         environment = Checked(made, name)
@@ -87,6 +97,8 @@ def make(name: str, *, time_limit: bool = True) -> Environment:
         raise InputError(f"environment {name}: cannot be created: {in_words(error)}") from error
     observations, actions = environment.observation_space, environment.action_space
     for kind, space in (("observations", observations), ("actions", actions)):
+        if kind == "actions" and is_discrete(space):
+            continue
         if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
             raise InputError(
                 f"environment {name}: its {kind} are {space}; only vectors of numbers are supported"
@@ -94,12 +106,26 @@ def make(name: str, *, time_limit: bool = True) -> Environment:
     return environment
 
 
+def is_discrete(space: gymnasium.Space[Any]) -> bool:
+    """Whether the actions of an environment are choices."""
+    return isinstance(space, gymnasium.spaces.Discrete)
+
+
 def make_for(name: str, task: TaskSpec, *, time_limit: bool = True) -> Environment:
     """The environment of that name, if its sizes are those of the data."""
     environment = make(name, time_limit=time_limit)
     actual = task_of(environment)
+    if (task.choices is None) != (actual.choices is None):
+        kinds = [
+            "quantities" if spec.choices is None else f"{len(spec.choices)} choices"
+            for spec in (actual, task)
+        ]
+        raise InputError(
+            f"environment {name}: its actions are {kinds[0]}, those of the data {kinds[1]}; give "
+            "the environment of the data"
+        )
     for kind, ours, theirs in (
-        ("observations", task.observation_size, actual.observation_size),
+        ("observations", task.reading_size, actual.observation_size),
         ("actions", task.action_size, actual.action_size),
     ):
         if ours != theirs:
@@ -117,10 +143,14 @@ def time_limit_of(name: str) -> int | None:
 
 def task_of(environment: Environment) -> TaskSpec:
     """Sizes and action bounds of an environment."""
-    actions = environment.action_space
-    assert isinstance(actions, gymnasium.spaces.Box)
+    actions: Any = environment.action_space
     assert environment.observation_space.shape is not None
-    return TaskSpec(environment.observation_space.shape[0], ActionBounds(actions.low, actions.high))
+    bounds = (
+        Choices([str(actions.start + number) for number in range(actions.n)])
+        if is_discrete(actions)
+        else ActionBounds(actions.low, actions.high)
+    )
+    return TaskSpec(environment.observation_space.shape[0], bounds)
 
 
 def registered_bounds(name: str | None) -> ActionBounds | None:
@@ -151,9 +181,9 @@ def simulator_state(environment: Environment) -> SimulatorState | None:
     simulator: Any = environment.unwrapped
     if hasattr(simulator, "data"):  # MuJoCo
         return SimulatorState(simulator.data.qpos.copy(), simulator.data.qvel.copy())
-    if kind(environment) == "Pendulum":
-        angle, velocity = simulator.state
-        return SimulatorState(np.array([angle], float), np.array([velocity], float))
+    if places := CLASSIC.get(kind(environment)):
+        state = np.array(simulator.state, float)
+        return SimulatorState(*(state[list(part)] for part in places))
     return None
 
 
@@ -163,7 +193,8 @@ def set_simulator_state(environment: Environment, state: SimulatorState) -> None
     if hasattr(simulator, "set_state"):  # MuJoCo
         simulator.set_state(state.qpos, state.qvel)
     else:
-        simulator.state = np.concatenate([state.qpos, state.qvel])
+        places = np.concatenate(CLASSIC[kind(environment)])
+        simulator.state = np.concatenate([state.qpos, state.qvel])[np.argsort(places)]
 
 
 def kind(environment: Environment) -> str:
@@ -190,4 +221,8 @@ def state_from_observation(environment: Environment, observation: Floats) -> Sim
             )
         case "Pendulum":
             return SimulatorState(np.arctan2(values[1:2], values[:1]), values[2:3])
+        case "CartPole":
+            return SimulatorState(values[::2], values[1::2])
+        case "Acrobot":
+            return SimulatorState(np.arctan2(values[1:4:2], values[:4:2]), values[4:])
     raise InputError("the state cannot be computed from observations")

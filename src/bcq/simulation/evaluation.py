@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcq.simulation.environments import make_for
-from bcq.simulation.rollouts import lockstep
+from bcq.simulation.rollouts import lockstep, remembering
 from bcq.system import interruption
 from bcq.system.errors import InputError, require_seed
 from bcq.system.seeds import Role, derive, reset_seed
@@ -51,13 +51,13 @@ def evaluate(policy: Policy, environment: str, *, episodes: int = 10, seed: int 
         [env.reset(seed=reset_seed(seed, i))[0] for i, env in enumerate(environments)]
     )
     returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
-    for step in lockstep(
-        environments,
-        observations,
+    act = remembering(
+        policy.task,
         lambda observations, rows, time: policy.act(
             observations, seed=seed, step=time, rows=rows, capacity=episodes
         ),
-    ):
+    )
+    for step in lockstep(environments, observations, act):
         returns[step.episodes] += step.rewards
         lengths[step.episodes] += 1
         interruption.check()

@@ -6,12 +6,38 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bcq.data.bounds import TaskSpec
 from bcq.data.columns import Flags, Floats
+from bcq.data.history import History
 from bcq.simulation.environments import Environment, SimulatorState, simulator_state
 
 RowNumbers = NDArray[np.int64]
 # (observations, which environments they are of, time step) -> actions
 Act = Callable[[Floats, RowNumbers, int], Floats]
+
+
+def remembering(task: TaskSpec, act: Act, past: Floats | None = None) -> Act:
+    """`act` for a task whose observations include past steps, of each environment its own.
+
+    `past` are the past numbers of the observations that the environments start from; without it,
+    their episodes begin.
+    """
+    if task.layout.past is None:
+        return act
+    histories: dict[int, History] = {}
+
+    def act_on_history(readings: Floats, rows: RowNumbers, time: int) -> Floats:
+        for i in rows.tolist():
+            if i not in histories:
+                histories[i] = History(task, None if past is None else past[i])
+        of = [histories[i] for i in rows.tolist()]
+        observations = [history.observe(one) for history, one in zip(of, readings, strict=True)]
+        actions = act(np.stack(observations), rows, time)
+        for history, action in zip(of, actions, strict=True):
+            history.acted(action)
+        return actions
+
+    return act_on_history
 
 
 class Step(NamedTuple):

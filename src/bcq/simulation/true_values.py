@@ -19,7 +19,7 @@ from bcq.simulation.environments import (
     state_from_observation,
     time_limit_of,
 )
-from bcq.simulation.rollouts import RowNumbers, lockstep
+from bcq.simulation.rollouts import RowNumbers, lockstep, remembering
 from bcq.system import interruption
 from bcq.system.errors import InputError
 from bcq.system.progress import Progress
@@ -188,7 +188,8 @@ def true_values(
         return policy.act(observations, seed=seed, step=time, rows=pairs, capacity=len(rows))
 
     truths, limited = np.zeros(len(rows)), np.zeros(len(rows))
-    steps = islice(lockstep(environments, dataset.observations[rows], act), HORIZON)
+    readings, past = np.split(dataset.observations[rows], [dataset.task.reading_size], axis=1)
+    steps = islice(lockstep(environments, readings, remembering(policy.task, act, past)), HORIZON)
     with Progress("true values", HORIZON, "step", shown=progress) as bar:
         for time, step in enumerate(steps):
             truths[step.episodes] += discount**time * step.rewards
@@ -210,7 +211,8 @@ def state_at(dataset: Dataset, environment: Environment, row: int) -> SimulatorS
         )
     if dataset.qpos is None or dataset.qvel is None:
         try:
-            return state_from_observation(environment, dataset.observations[row])
+            reading = dataset.observations[row, : dataset.task.reading_size]
+            return state_from_observation(environment, reading)
         except InputError as error:
             raise InputError(
                 f"true values: the batch has no simulator states, and in row {row} {error}; "

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from bcq.algorithms import CONTINUOUS, DISCRETE, name_of
 from bcq.algorithms.learning import (
     Algorithm,
     AlgorithmConfig,
@@ -17,6 +18,7 @@ from bcq.algorithms.learning import (
     Transitions,
     ValueFunction,
 )
+from bcq.data.bounds import TaskSpec
 from bcq.data.dataset import Dataset
 from bcq.data.scaling import Scaling
 from bcq.system.errors import InputError
@@ -47,8 +49,23 @@ class Keys(NamedTuple):
         return cls(*jax.random.split(jax.random.key(seed), 3))
 
 
+def require_kind(config: AlgorithmConfig, task: TaskSpec) -> None:
+    """Refuses an algorithm for the other kind of actions."""
+    if isinstance(config, tuple(DISCRETE.values())) and task.choices is None:
+        kind, fitting = "quantities, not choices", CONTINUOUS
+    elif isinstance(config, tuple(CONTINUOUS.values())) and task.choices is not None:
+        kind, fitting = f"{len(task.choices)} choices, not quantities", DISCRETE
+    else:
+        return
+    raise InputError(
+        f"{name_of(config)}: the actions of this batch are {kind}; use {', '.join(fitting)}",
+        option="action_kind",
+    )
+
+
 def create(config: AlgorithmConfig, dataset: Dataset, *, seed: int) -> Algorithm:
     """The learner that training with this seed starts from."""
+    require_kind(config, dataset.task)
     sizes = dataset.task.observation_size, dataset.task.action_size
     return create_compiled(config, *sizes, Keys.of(seed).creation)
 
@@ -128,7 +145,7 @@ def updates(
 
 
 def on_device(dataset: Dataset) -> Transitions:
-    """The whole batch on the device, with actions on the [-1, 1] scale.
+    """The whole batch on the device, with actions as learners use them.
 
     On a CPU the columns are not copied. Both sides can share them because a batch is read-only.
     """
@@ -138,6 +155,7 @@ def on_device(dataset: Dataset) -> Transitions:
         rewards=jax.device_put(dataset.rewards),
         next_observations=jax.device_put(dataset.next_observations),
         terminated=jax.device_put(dataset.terminated),
+        next_permitted=jax.device_put(dataset.next_permitted),
     )
 
 
@@ -178,7 +196,7 @@ def sample(
     The rows drawn are scaled, not the batch: a second copy of it would need as much memory again.
     """
     indices = jax.random.randint(key, (rows,), 0, window)
-    drawn = Minibatch(*(column[indices] for column in batch))
+    drawn = Minibatch(*jax.tree.map(lambda column: column[indices], batch))
     if scaling is None:
         return drawn
     return drawn._replace(

@@ -2,15 +2,16 @@
 
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 import jax
 import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
-from bcq.algorithms.learning import Acting, ValueFunction, without_optimizers
+from bcq.algorithms.learning import Acting, Choosing, ValueFunction, without_optimizers
 from bcq.data.bounds import TaskSpec
-from bcq.data.columns import Floats
+from bcq.data.columns import NUMBERS, Flags, Floats
 from bcq.system.errors import InputError
 
 NO_VALUE = "this algorithm has no value function"
@@ -40,23 +41,25 @@ class Policy:
         step: int = 0,
         rows: ArrayLike | None = None,
         capacity: int | None = None,
+        permitted: ArrayLike | None = None,
         fallback: ArrayLike | None = None,
     ) -> Floats:
-        """One action per row.
+        """One action per row; if the actions are choices, their numbers (see `choose`).
 
         A policy that samples candidates draws them from (seed, step, row). So the same call gives
         the same actions, and the action of a row does not depend on other rows. `rows` are the
         numbers of the rows, if not 0, 1, 2, ... If the number of rows shrinks from call to call,
         `capacity` is the largest number: code is then compiled only for it and for its halves.
         An observation that is not finite is an error, unless there is a `fallback`: the action to
-        take in such a row.
+        take in such a row. `permitted` says which choices there are in each row, if not all.
         """
         with np.errstate(over="ignore"):  # what becomes infinite is refused below
             observations = np.asarray(observations, np.float32)
         if observations.ndim != 2 or observations.shape[1] != self.task.observation_size:
+            past = "" if self.task.layout.past is None else ", with past steps; see bcq.History"
             raise InputError(
                 f"observations have shape {observations.shape}; "
-                f"this policy needs (rows, {self.task.observation_size})"
+                f"this policy needs (rows, {self.task.observation_size}){past}"
             )
         broken = ~np.isfinite(observations).all(axis=1)
         if broken.any() and fallback is None:
@@ -73,15 +76,37 @@ class Policy:
             np.resize(numbers, size),
             seed,
             step,
+            None if permitted is None else self.require_masks(permitted, count, size),
         )
         chosen = self.task.bounds.denormalise(np.asarray(actions)[:count])
         if fallback is not None:
             chosen[broken] = self.require_action(fallback)
         return chosen
 
+    def choose(self, observations: ArrayLike, **options: Any) -> list[str]:
+        """The names of the choices, one per row; the options are those of `act`."""
+        if (names := self.task.choices) is None:
+            raise InputError("the actions of this policy are numbers, not choices; use act")
+        return [names[int(number)] for number in self.act(observations, **options)[:, 0]]
+
+    def require_masks(self, permitted: ArrayLike, rows: int, size: int) -> Flags:
+        """Refuses what is not one flag for each row and choice, one of them set."""
+        masks, choices = np.asarray(permitted), self.task.choices
+        if choices is None or masks.shape != (rows, len(choices)):
+            needed = "no choices" if choices is None else (rows, len(choices))
+            raise InputError(f"permitted: has shape {masks.shape}, but there are {needed}")
+        masks = masks.astype(bool)
+        if not masks.any(axis=1).all():
+            row = int(np.argmin(masks.any(axis=1)))
+            raise InputError(f"permitted, row {row}: no choice is permitted")
+        return np.resize(masks, (size, len(choices)))
+
     def require_action(self, action: ArrayLike) -> Floats:
-        """Refuses what is not one action within the bounds."""
-        found, bounds = np.asarray(action, np.float32), self.task.bounds
+        """Refuses what is not one action within the bounds, or the name of a choice."""
+        bounds, choices = self.task.bounds, self.task.choices
+        if choices is not None and action in choices:
+            action = [choices.index(str(action))]
+        found = np.asarray(action, np.float32) if choices is None else whole(action)
         if found.shape != bounds.low.shape or not np.all(
             (bounds.low <= found) & (found <= bounds.high)
         ):
@@ -105,6 +130,13 @@ class Policy:
         return observations if scaling is None else scaling.observations(observations)
 
 
+def whole(action: ArrayLike) -> Floats:
+    """The number of a choice; NaN, which is no action, if it is not one."""
+    found = np.asarray(action)
+    numeric = found.dtype.kind in NUMBERS and (found % 1 == 0).all()
+    return found.astype(np.float32) if numeric else np.full(1, np.nan, np.float32)
+
+
 def halved(capacity: int, count: int) -> int:
     """The capacity, halved as long as the count fits and compiling again is worth it."""
     while 2 * count <= capacity and capacity > WORTH_HALVING:
@@ -119,8 +151,18 @@ def value_of_pairs(learner: ValueFunction, observations: Array, actions: Array) 
 
 
 @jax.jit
-def act_in_rows(learner: Acting, observations: Array, rows: Array, seed: int, step: int) -> Array:
-    """Actions on the [-1, 1] scale; row i draws from (seed, step, i)."""
+def act_in_rows(
+    learner: Acting,
+    observations: Array,
+    rows: Array,
+    seed: int,
+    step: int,
+    permitted: Array | None = None,
+) -> Array:
+    """Actions on the learner's scale; row i draws from (seed, step, i)."""
     key = jax.random.fold_in(jax.random.key(seed), step)
     keys = jax.vmap(partial(jax.random.fold_in, key))(rows)
-    return learner.act(observations, keys)
+    if permitted is None:
+        return learner.act(observations, keys)
+    assert isinstance(learner, Choosing)
+    return learner.act(observations, keys, permitted)

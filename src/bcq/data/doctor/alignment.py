@@ -10,6 +10,7 @@ from bcq.data.columns import Finding, Flags, Floats
 from bcq.data.doctor.stored_batch import StoredBatch
 
 SAMPLE = 5_000  # rows used for rough estimates
+MOST_SIGNALS = 100  # numbers of an action; a regression on more takes long
 EXACT = 1e-3  # of the spread of actions: an action explained to this is explained
 
 
@@ -126,11 +127,12 @@ def jumps(batch: StoredBatch) -> NDArray[np.float64]:
 def delayed(batch: StoredBatch) -> Iterator[Finding]:
     """Rewards or actions that are stored one row too late or too early."""
     two = np.flatnonzero(batch.inside[:-1] & batch.inside[1:])  # rows followed by two more
-    needed = 20 * (2 * batch.observations.shape[1] + batch.actions.shape[1])  # rows per feature
-    if len(two) < needed:
+    width = batch.bounds.outputs
+    needed = 20 * (2 * batch.observations.shape[1] + width)  # rows per feature
+    if len(two) < needed or width > MOST_SIGNALS:
         return
     two = two[:: max(1, len(two) // max(SAMPLE, needed))]
-    now, after, acted = batch.observations, batch.observations[1:], batch.actions
+    now, after, acted = batch.observations, batch.observations[1:], batch.signals
     known = with_bends(with_squares(now[two], after[two], acted[two]))
     unexplained = [residual(known, batch.rewards[two + late]) for late in (0, 1)]
     if unexplained[1] < 0.5 * unexplained[0] and unexplained[1] < 0.5:

@@ -31,10 +31,12 @@ from bcq.data.doctor.numbers import (
     flat_rewards,
     outliers,
     unequal_scales,
+    unused_choices,
 )
 from bcq.data.doctor.report import SEVERITIES
 from bcq.data.doctor.stored_batch import AdvisoryCheck, StoredBatch
 from bcq.data.episodes import cut, stored_truncated, without_rows
+from bcq.data.layout import Layout
 from bcq.system import interruption, progress
 
 DISCOUNT = 0.99  # the paper's
@@ -56,6 +58,7 @@ ADVISORY_CHECKS: tuple[AdvisoryCheck, ...] = (
     flat_rewards,
     far_from_bounds,
     discrete_actions,
+    unused_choices,
     small_set,
 )
 
@@ -101,7 +104,8 @@ def examine(checked: Checked, *, discount: float | None = DISCOUNT) -> Examinati
     for finding in checked.errors:
         bad[finding.rows] = True
     arrays, kept = without_rows(arrays, bad)
-    batch = stored_batch(arrays, checked.columns.names, checked.bounds, discount)
+    columns = checked.columns
+    batch = stored_batch(newest(arrays, columns.layout), columns.labels, checked.bounds, discount)
     advice: list[Finding] = []
     with np.errstate(over="ignore", invalid="ignore"):  # differences of very large numbers
         checks = ADVISORY_CHECKS if len(kept) else ()
@@ -109,6 +113,13 @@ def examine(checked: Checked, *, discount: float | None = DISCOUNT) -> Examinati
             interruption.check()
             advice += (replace(finding, rows=kept[finding.rows]) for finding in look(batch))
     return Examination(checked, (*checked.errors, *advice))
+
+
+def newest(arrays: Mapping[str, Column], layout: Layout) -> dict[str, Column]:
+    """The arrays with observations of one reading: past steps would look like shifted rows."""
+    size = None if layout.past is None else layout.past.reading_size
+    matrices = [name for name in ("observations", "next_observations") if name in arrays]
+    return {**arrays, **{name: arrays[name][:, :size] for name in matrices}}
 
 
 def stored_batch(

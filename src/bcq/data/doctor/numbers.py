@@ -5,6 +5,7 @@ from hashlib import blake2b
 
 import numpy as np
 
+from bcq.data.bounds import Choices
 from bcq.data.columns import Finding
 from bcq.data.doctor.alignment import SAMPLE
 from bcq.data.doctor.stored_batch import StoredBatch
@@ -66,6 +67,8 @@ def flat_rewards(batch: StoredBatch) -> Iterator[Finding]:
 
 def far_from_bounds(batch: StoredBatch) -> Iterator[Finding]:
     """If actions use a small part of their range, they or the bounds may have a wrong scale."""
+    if isinstance(batch.bounds, Choices):
+        return
     reach = np.abs(batch.bounds.normalise(batch.actions)).max(axis=0)
     moving = np.ptp(batch.actions, axis=0) > 0
     small = np.flatnonzero(moving & (reach < 0.5))
@@ -85,6 +88,8 @@ def far_from_bounds(batch: StoredBatch) -> Iterator[Finding]:
 
 def discrete_actions(batch: StoredBatch) -> Iterator[Finding]:
     """Actions with few values: the algorithms choose any value between the bounds."""
+    if isinstance(batch.bounds, Choices):
+        return
     sample = batch.actions[:: max(1, len(batch) // SAMPLE)]
     few = [
         i
@@ -98,11 +103,31 @@ def discrete_actions(batch: StoredBatch) -> Iterator[Finding]:
             "discrete-actions",
             "actions",
             f"only {len(np.unique(sample[:, few[0]]))} values in {batch.in_words('actions', few)}",
-            "the algorithms need continuous actions; check that it is the right column",
+            "if the only action is a choice, number the choices 0, 1, ... and set action_kind to "
+            "discrete",
             "the policy will choose values in between, which were never tried",
             batch.rows,
             "warning",
+            option="action_kind",
         )
+
+
+def unused_choices(batch: StoredBatch) -> Iterator[Finding]:
+    """Choices that the log never takes."""
+    if isinstance(batch.bounds, Choices):
+        taken = np.bincount(batch.actions[:, 0].astype(int), minlength=batch.bounds.outputs)
+        unused = [name for name, count in zip(batch.bounds.names, taken, strict=True) if not count]
+        if unused:
+            more = f" and {len(unused) - 8} more" if len(unused) > 8 else ""
+            yield Finding(
+                "unused-choices",
+                "actions",
+                f"never taken: {', '.join(unused[:8])}{more}",
+                "no action needed if the log is like that",
+                "nothing can be learned about them; BCQ does not take them, DQN may",
+                batch.rows,
+                "note",
+            )
 
 
 def unequal_scales(batch: StoredBatch) -> Iterator[Finding]:

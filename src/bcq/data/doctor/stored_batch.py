@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from bcq.data.bounds import ActionBounds
+from bcq.data.bounds import ActionBounds, Choices
 from bcq.data.columns import Finding, Flags, Floats
 from bcq.data.episodes import episode_spans
 
@@ -66,6 +66,13 @@ class StoredBatch:
         """Standard deviation of each observation column."""
         return self.observations.std(axis=0, dtype=np.float64)
 
+    @cached_property
+    def signals(self) -> Floats:
+        """The actions as numbers that a regression can use: choices have no order."""
+        if isinstance(self.bounds, Choices):
+            return (self.actions == np.arange(self.bounds.outputs)).astype(np.float32)
+        return self.actions
+
     def same(self, one: Floats, other: Floats) -> Flags:
         """For each row, whether two observations are equal up to rounding."""
         return (np.abs(one - other) <= (SAME * self.spread).astype(np.float32)).all(axis=1)
@@ -73,7 +80,7 @@ class StoredBatch:
     def in_words(self, role: str, columns: Sequence[int] | NDArray[np.int64]) -> str:
         """For example column 3, or columns inside, outside and 5 more: by name, if it is known."""
         names, width = self.names.get(role, ()), getattr(self, role).shape[1]
-        known = names if len(names) == width else range(width)  # an array can have one name
+        known = names if len(names) >= width else range(width)  # an array can have one name
         shown = ", ".join(str(known[i]) for i in columns[:8])
         more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
         return f"column{'s' if len(columns) > 1 else ''} {shown}{more}"

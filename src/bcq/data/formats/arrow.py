@@ -7,17 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bcq.data.columns import MATRICES
+from bcq.data.formats.dialect import Dialect, dialect_of, explain_bad_cells
 from bcq.data.formats.mapping import USUAL_NAMES, Names, find_columns
 from bcq.system import interruption
 from bcq.system.errors import InputError
 from bcq.system.progress import Progress
 
 KEYS = ("episode", "step")
+
+
+TEXTS = ("observations", "next_observations")  # a text column becomes categories
 
 
 BATCH_ROWS = 65_536
@@ -75,7 +78,12 @@ def map_columns(schema: pa.Schema, names: Mapping[str, Sequence[str]]) -> Names:
             if schema.names.count(column) > 1:
                 raise InputError(f"{column}: several columns have this name")
             kind = schema.field(column).type
-            if not (can_be_number(kind) or (name in KEYS and can_be_key(kind))):
+            if not (
+                can_be_number(kind)
+                or (name in KEYS and can_be_key(kind))
+                or (name in TEXTS and can_be_text(kind))
+                or (name == "actions" and len(columns) == 1 and can_be_text(kind))
+            ):
                 raise InputError(
                     f"{name}: column {column} contains {kind}, not numbers; store one "
                     "number per column"
@@ -94,9 +102,18 @@ def can_be_key(kind: pa.DataType) -> bool:
     of = pa.types
     return (
         of.is_temporal(kind)
-        or of.is_string(kind)
-        or of.is_large_string(kind)
+        or can_be_text(kind)
         or (of.is_dictionary(kind) and can_be_key(kind.value_type))
+    )
+
+
+def can_be_text(kind: pa.DataType) -> bool:
+    """Whether a column can be categories."""
+    of = pa.types
+    return (
+        of.is_string(kind)
+        or of.is_large_string(kind)
+        or (of.is_dictionary(kind) and can_be_text(kind.value_type))
     )
 
 
@@ -127,29 +144,39 @@ def with_types(schema: pa.Schema, types: Mapping[str, pa.DataType]) -> pa.Schema
     return pa.schema([field.with_type(types.get(field.name, field.type)) for field in schema])
 
 
+def types_of(schema: pa.Schema, roles: Mapping[str, str]) -> dict[str, pa.DataType]:
+    """The types of the columns of a CSV file, where those of its first block may mislead.
+
+    A float may look like an integer there, and one bad cell makes numbers look like text.
+    Observations may be text, and the only action may be: their cells are judged later (`texts`).
+    """
+    types = {}
+    texts = (*TEXTS, "actions") if list(roles.values()).count("actions") == 1 else TEXTS
+    for field in schema:
+        role = roles.get(field.name)
+        if role in texts and pa.types.is_string(field.type):
+            types[field.name] = pa.string()
+        elif role not in (None, *KEYS) and not pa.types.is_boolean(field.type):
+            types[field.name] = pa.float64()
+    return types
+
+
 def as_parquet(
     path: Path, parquet: Path, names: Mapping[str, Sequence[str]], texts: Sequence[str] = ()
-) -> None:
+) -> Dialect:
     """Copies the mapped columns of a CSV file, block by block; roles in `texts` stay text."""
-    options = pyarrow.csv.ReadOptions(block_size=CSV_BLOCK, use_threads=False)
-    with pyarrow.csv.open_csv(path, options) as reader:
+    dialect = dialect_of(path)
+    with dialect.open(path, block_size=CSV_BLOCK) as reader:
         schema = reader.schema
     found = find_columns(names, TABLE_NAMES, schema.names)
-    numbers = {column for name in found.keys() - set(KEYS) for column in found[name]}
-    types = {
-        field.name: pa.float64()
-        for field in schema
-        # Types are inferred from the first block, where a float may look like an integer, and one
-        # bad cell makes a column look like text.
-        if field.name in numbers and not pa.types.is_boolean(field.type)
-    }
+    roles = {column: name for name, columns in found.items() for column in columns}
+    types = types_of(schema, roles)
     types |= {column: pa.string() for name in texts for column in found.get(name, ())}
     map_columns(with_types(schema, types), names)
-    wanted = [column for columns in found.values() for column in columns]
-    convert = pyarrow.csv.ConvertOptions(column_types=types, include_columns=wanted)
     with (
+        explain_bad_cells(dialect, schema.names, roles),
         path.open("rb") as content,
-        pyarrow.csv.open_csv(content, options, convert_options=convert) as reader,
+        dialect.open(content, block_size=CSV_BLOCK, types=types, wanted=list(roles)) as reader,
         explain_temporary_disk_errors(),
         pq.ParquetWriter(parquet, reader.schema, compression="lz4") as writer,
         Progress(f"reading {path.name}", path.stat().st_size, "byte", delay=1) as progress,
@@ -158,3 +185,4 @@ def as_parquet(
             writer.write_batch(batch)
             progress.advance(content.tell() - progress.done)
             interruption.check()
+    return dialect

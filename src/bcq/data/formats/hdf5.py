@@ -1,6 +1,7 @@
 """HDF5 in D4RL's layout, with the batch's provenance as attributes of the file."""
 
 import io
+import json
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -11,9 +12,12 @@ import h5py
 import numpy as np
 from h5py import h5d, h5g, h5l, h5o, h5s
 
+from bcq.data.actions import numbers_of_names
+from bcq.data.bounds import TaskSpec
 from bcq.data.columns import Column, Columns, Provenance
 from bcq.data.dataset import Dataset
 from bcq.data.formats.limits import require_plausible
+from bcq.data.layout import PLAIN, Layout
 from bcq.system import interruption
 from bcq.system.errors import InputError
 from bcq.system.files import replacing
@@ -28,6 +32,9 @@ NAMES = {
     "timeouts": "truncated",
     "infos/qpos": "qpos",
     "infos/qvel": "qvel",
+    "infos/permitted": "permitted",
+    "infos/next_permitted": "next_permitted",
+    "infos/propensities": "propensities",
 }
 CHUNK_ROWS = 65_536
 CHUNK_CACHE = 2**25  # bytes per column: holds a chunk, uncompressed, until it is full
@@ -38,13 +45,14 @@ def read(path: Path) -> Columns:
     """Reads the columns of the file as they are."""
     try:
         with h5py.File(path, "r") as file:
+            arrays = {
+                ours: values
+                for name, ours in NAMES.items()
+                if (values := read_column(file, name)) is not None
+            }
             return Columns(
                 source=str(path),
-                arrays={
-                    ours: values
-                    for name, ours in NAMES.items()
-                    if (values := read_column(file, name)) is not None
-                },
+                arrays=arrays,
                 provenance=Provenance(
                     environment=read_text(file, "environment"),
                     recipe=read_text(file, "recipe"),
@@ -54,6 +62,8 @@ def read(path: Path) -> Columns:
                 ),
                 action_low=read_bound(file, "action_low"),
                 action_high=read_bound(file, "action_high"),
+                choices=choices_in(file, arrays),
+                layout=read_layout(file),
             )
     except InputError as error:
         raise error.within(path) from error
@@ -81,6 +91,8 @@ def read_column(file: h5py.Group, name: str) -> Column | None:
     if storage.get_external_count() or storage.get_layout() == h5d.VIRTUAL:
         raise InputError(f"{name}: is stored in other files; copy the numbers into this file")
     shape, dtype = item.shape, item.dtype
+    if name == "actions" and h5py.check_string_dtype(dtype):
+        return np.asarray(h5py.Dataset(item).asstr()[()], str)  # names of choices
     if dtype.kind == "O":
         raise InputError(f"{name}: contains objects, not numbers; store it as float32")
     if not shape:
@@ -102,6 +114,16 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Column:
     return memory[start : start + size].view(dtype).reshape(shape)
 
 
+def choices_in(file: h5py.Group, arrays: dict[str, Column]) -> tuple[str, ...] | None:
+    """The names of the choices, if the actions are names or have names; they become numbers."""
+    if "actions" in arrays and arrays["actions"].dtype.kind == "U":
+        arrays["actions"], names = numbers_of_names(arrays["actions"])
+        return names
+    if "action_names" not in file.attrs:
+        return None
+    return tuple(str(name) for name in np.atleast_1d(file.attrs["action_names"]))
+
+
 def read_text(file: h5py.File, name: str) -> str | None:
     """Reads an attribute as text."""
     value = file.attrs.get(name)
@@ -111,6 +133,12 @@ def read_text(file: h5py.File, name: str) -> str | None:
 def read_bound(file: h5py.File, name: str) -> Column | None:
     """Reads an action bound, one number per dimension."""
     return None if name not in file.attrs else np.atleast_1d(np.asarray(file.attrs[name], float))
+
+
+def read_layout(file: h5py.File) -> Layout:
+    """Reads what the numbers of an observation are."""
+    text = read_text(file, "layout")
+    return PLAIN if text is None else Layout.from_json(json.loads(text))
 
 
 class FileForHDF5(io.FileIO):
@@ -177,9 +205,9 @@ def write(dataset: Dataset, path: Path) -> None:
     write_parts([dataset], path)
 
 
-def write_parts(parts: Iterable[Dataset], path: Path) -> int:
-    """Writes a batch in parts, completely or not at all; returns the number of rows."""
-    rows = 0
+def write_parts(parts: Iterable[Dataset], path: Path) -> tuple[int, TaskSpec]:
+    """Writes a batch in parts, completely or not at all; returns its length and its task."""
+    rows, task = 0, None
     with (
         replacing(path) as temporary,
         new_file(temporary, rdcc_nbytes=CHUNK_CACHE) as (file, disk),
@@ -191,20 +219,27 @@ def write_parts(parts: Iterable[Dataset], path: Path) -> int:
                     append(file, name, columns.arrays[ours])
                     disk.raise_failure()
                     interruption.check()
-            rows += len(part)
+            rows, task = rows + len(part), part.task
             attributes: dict[str, Any] = {
                 **{
                     name: value
                     for name, value in vars(part.provenance).items()
                     if value is not None
                 },
-                "action_low": columns.action_low,
-                "action_high": columns.action_high,
+                **as_attributes(columns),
+                **({} if part.layout == PLAIN else {"layout": json.dumps(part.layout.as_json())}),
             }
             file.attrs.update(attributes)
-        if rows == 0:
+        if task is None:
             raise InputError(f"cannot write {path}: no transition has a next observation")
-    return rows
+    return rows, task
+
+
+def as_attributes(columns: Columns) -> dict[str, Any]:
+    """The bounds of the actions, or the names of the choices."""
+    if columns.choices is not None:
+        return {"action_names": list(columns.choices)}
+    return {"action_low": columns.action_low, "action_high": columns.action_high}
 
 
 def append(file: h5py.File, name: str, values: Column) -> None:

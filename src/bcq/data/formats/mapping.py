@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import get_args
 
+from bcq.data.actions import ActionKind
 from bcq.data.missing import MissingChoice
 from bcq.system.errors import InputError
 from bcq.system.files import require_regular
@@ -25,13 +26,21 @@ USUAL_NAMES: Names = {
     "truncated": ("truncated", "timeouts", "timeout", "truncations", "time_out"),
     "qpos": ("qpos",),
     "qvel": ("qvel",),
+    "permitted": ("permitted", "action_mask"),
+    "next_permitted": ("next_permitted", "next_action_mask"),
+    "propensities": ("propensities", "propensity", "action_probability", "behaviour_probability"),
 }
 # How the columns are read, with the choices if there are few.
-SETTINGS: Mapping[str, tuple[str, ...]] = {"step_format": (), "missing": get_args(MissingChoice)}
+SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "step_format": (),
+    "missing": get_args(MissingChoice),
+    "action_kind": get_args(ActionKind),
+    "lags": (),
+}
 LARGEST_FILE = 2**20  # bytes of a mapping file
 
 
-def parse_columns(words: Sequence[str]) -> tuple[Names, dict[str, str]]:
+def parse_columns(words: Sequence[str]) -> tuple[Names, dict[str, str | int]]:
     """`observations=x,y actions=torque ...` on the command line, or the name of a mapping file.
 
     Returns the columns by role, and the settings (`SETTINGS`).
@@ -53,7 +62,7 @@ def as_words(names: Mapping[str, Sequence[str]]) -> str:
     return " ".join(f"{role}={','.join(columns)}" for role, columns in names.items())
 
 
-def read_mapping(path: Path) -> tuple[Names, dict[str, str]]:
+def read_mapping(path: Path) -> tuple[Names, dict[str, str | int]]:
     """Reads a mapping file (JSON or TOML): each name with its column or list of columns."""
     require_regular(path)
     try:
@@ -70,16 +79,13 @@ def read_mapping(path: Path) -> tuple[Names, dict[str, str]]:
     return check_mapping(content, str(path))
 
 
-def check_mapping(content: Mapping[str, object], source: str) -> tuple[Names, dict[str, str]]:
+def check_mapping(content: Mapping[str, object], source: str) -> tuple[Names, dict[str, str | int]]:
     """Checks the form of a mapping; columns and settings."""
     names: Names = {}
-    settings: dict[str, str] = {}
+    settings: dict[str, str | int] = {}
     for name, value in content.items():
         if name in SETTINGS:
-            allowed = SETTINGS[name]
-            if not isinstance(value, str) or (allowed and value not in allowed):
-                raise InputError(f"{source}: {name}: must be {' or '.join(allowed) or 'a text'}")
-            settings[name] = value
+            settings[name] = check_setting(name, value, source)
             continue
         columns = [value] if isinstance(value, str) else value
         if name not in USUAL_NAMES:
@@ -89,6 +95,20 @@ def check_mapping(content: Mapping[str, object], source: str) -> tuple[Names, di
             raise InputError(f"{source}: {name}: must be a column or a list of columns")
         names[name] = tuple(columns)
     return names, settings
+
+
+def check_setting(name: str, value: object, source: str) -> str | int:
+    """Checks the value of a setting; a number may be written as text."""
+    if name == "lags":
+        short = isinstance(value, str) and value.isdecimal() and len(value) < 10
+        number = int(str(value)) if short else value
+        if type(number) is not int or number < 0:
+            raise InputError(f"{source}: lags: must be a whole number, 0 or more")
+        return number
+    allowed = SETTINGS[name]
+    if not isinstance(value, str) or (allowed and value not in allowed):
+        raise InputError(f"{source}: {name}: must be {' or '.join(allowed) or 'a text'}")
+    return value
 
 
 def find_columns(names: Mapping[str, Sequence[str]], usual: Names, present: list[str]) -> Names:

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +19,22 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from bcq.data.columns import Column, Columns, Finding, Flags, Provenance
+from bcq.data.bounds import Choices
+from bcq.data.columns import MASKS, Column, Columns, Finding, Flags, Provenance
 from bcq.data.dataset import Dataset
 from bcq.data.episodes import cut
 from bcq.data.formats.hdf5 import new_file, read_column
+from bcq.data.layout import PLAIN, Layout
 from bcq.system import interruption
 from bcq.system.errors import InputError
 from bcq.system.files import make_directory, require_regular
 
 PREFIX = "minari:"
 NAME = re.compile(r"([-\w]+/)*[-\w]+-v\d+", re.ASCII)  # of a data set: namespace/name-v0
+CHOICE_NAMES = "bcq_action_names"  # in the metadata
 LAYOUT = "0.5.0"  # version of Minari from which on the written files can be read
 FLAT = ("rewards", "terminations", "truncations")
-STATES = ("qpos", "qvel")
+INFOS = ("qpos", "qvel", *MASKS, "propensities")  # optional, one row for each step
 
 
 def folder_of(name: str) -> Path:
@@ -59,7 +63,8 @@ def read(folder: Path) -> Columns:
         if not episodes:
             raise InputError("has no steps")
         low, high = bounds_in(metadata)
-        provenance = provenance_in(metadata)
+        choices, first = choices_in(metadata)
+        provenance, layout = provenance_in(metadata), layout_in(metadata)
     except InputError as error:
         raise error.within(folder) from error
     except (OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError) as error:
@@ -68,14 +73,19 @@ def read(folder: Path) -> Columns:
     unflagged = unflagged_ends(arrays, [len(episode["rewards"]) for episode in episodes])
     findings = (ends_without_flag(np.flatnonzero(unflagged)),) if unflagged.any() else ()
     arrays = cut(arrays, unflagged)
-    return Columns(str(folder), arrays, provenance, low, high, findings=findings)
+    if choices is not None:
+        arrays["actions"] = arrays["actions"].reshape(len(arrays["rewards"]), -1) - first
+    known = Columns(str(folder), arrays, provenance, low, high, findings=findings)
+    return replace(known, choices=choices, layout=layout)
 
 
 def require_vectors(metadata: Mapping[str, Any]) -> None:
-    """Refuses spaces that are not vectors of numbers."""
+    """Refuses spaces that are not vectors of numbers; actions may be choices."""
     for name in ("observation_space", "action_space"):
         if name in metadata:
             space = json.loads(metadata[name])
+            if space["type"] == "Discrete" and name == "action_space":
+                continue
             if space["type"] != "Box" or len(space["shape"]) != 1:
                 raise InputError(
                     f"{name}: is {space['type']} of shape {space.get('shape')}; only vectors of "
@@ -121,10 +131,10 @@ def read_episode(group: h5py.Group) -> dict[str, Column]:
     for name, values in (("actions", actions), *zip(FLAT, flat, strict=True)):
         if len(values) != steps:
             raise InputError(f"{name}: has {len(values)} rows for {steps} rewards")
-    found = {name: read_column(group, f"infos/{name}") for name in STATES}
+    found = {name: read_column(group, f"infos/{name}") for name in INFOS}
     states = {name: values for name, values in found.items() if values is not None}
     if any(len(values) < steps for values in states.values()):
-        raise InputError(f"infos: has fewer states than the {steps} steps")
+        raise InputError(f"infos: has fewer rows than the {steps} steps")
     return {
         "observations": observations[:-1],
         "actions": actions,
@@ -169,8 +179,21 @@ def bounds_in(metadata: Mapping[str, Any]) -> tuple[Column | None, Column | None
     if "action_space" not in metadata:
         return None, None
     space = json.loads(metadata["action_space"])
+    if space["type"] == "Discrete":
+        return None, None
     low, high = (np.array(space[name], float).reshape(-1) for name in ("low", "high"))
     return (low, high) if np.isfinite([low, high]).all() else (None, None)
+
+
+def choices_in(metadata: Mapping[str, Any]) -> tuple[tuple[str, ...] | None, int]:
+    """The names of the choices, and the number of the first; None if actions are not choices."""
+    space = json.loads(metadata.get("action_space", "{}"))
+    if space.get("type") != "Discrete":
+        return None, 0
+    first, count = int(space.get("start", 0)), int(space["n"])
+    if isinstance(names := metadata.get(CHOICE_NAMES), list) and len(names) == count:
+        return tuple(map(str, names)), first
+    return tuple(str(int(name) + first) for name in Choices.numbered(count).names), first
 
 
 def provenance_in(metadata: Mapping[str, Any]) -> Provenance:
@@ -183,6 +206,13 @@ def provenance_in(metadata: Mapping[str, Any]) -> Provenance:
         environment=None if spec is None else str(json.loads(spec)["id"]),
         behaviour=metadata.get("algorithm_name"),
     )
+
+
+def layout_in(metadata: Mapping[str, Any]) -> Layout:
+    """What the numbers of an observation are, if this package wrote it."""
+    if isinstance(ours := metadata.get("bcq"), dict) and "layout" in ours:
+        return Layout.from_json(ours["layout"])
+    return PLAIN
 
 
 def write(dataset: Dataset, folder: Path, identity: str) -> None:
@@ -226,13 +256,15 @@ def write_episode(group: h5py.Group, dataset: Dataset, number: int, start: int, 
     last = dataset.next_observations[stop - 1 : stop]
     group.attrs.update({"id": number, "total_steps": stop - start})
     group["observations"] = np.concatenate([dataset.observations[rows], last])
-    group["actions"] = dataset.actions[rows]
+    discrete = dataset.task.choices is not None
+    actions = dataset.actions[rows]
+    group["actions"] = actions[:, 0].astype(np.int64) if discrete else actions
     for name, values in zip(
         FLAT, (dataset.rewards, dataset.terminated, dataset.truncated), strict=True
     ):
         group[name] = values[rows]
     infos = group.create_group("infos")
-    for name in STATES:
+    for name in INFOS:
         if (values := getattr(dataset, name)) is not None:
             infos[name] = values[rows]
 
@@ -243,6 +275,7 @@ def metadata_of(dataset: Dataset, identity: str) -> dict[str, Any]:
     size = dataset.task.observation_size
     spec = {"env_spec": gymnasium.spec(name).to_json()} if name in gymnasium.registry else {}
     unbounded = np.full(size, math.inf, np.float32)
+    layout = {} if dataset.layout == PLAIN else {"layout": dataset.layout.as_json()}
     return {
         "dataset_id": identity,
         "minari_version": LAYOUT,
@@ -250,11 +283,19 @@ def metadata_of(dataset: Dataset, identity: str) -> dict[str, Any]:
         "total_episodes": len(dataset.episodes),
         "total_steps": len(dataset),
         "observation_space": box(-unbounded, unbounded),
-        "action_space": box(dataset.bounds.low, dataset.bounds.high),
+        **action_space(dataset),
         **spec,
         "algorithm_name": dataset.provenance.behaviour or "unknown",
-        "bcq": vars(dataset.provenance),
+        "bcq": vars(dataset.provenance) | layout,
     }
+
+
+def action_space(dataset: Dataset) -> dict[str, Any]:
+    """The space of the actions, and the names of choices, for which Minari has no place."""
+    if (choices := dataset.task.choices) is None:
+        return {"action_space": box(dataset.bounds.low, dataset.bounds.high)}
+    space = {"type": "Discrete", "dtype": "int64", "start": 0, "n": len(choices)}
+    return {"action_space": json.dumps(space), CHOICE_NAMES: list(choices)}
 
 
 def box(low: Column, high: Column) -> str:

@@ -10,12 +10,14 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 
+from bcq.data.actions import numbers_of_names
 from bcq.data.columns import NUMBERS, Column, Columns, Provenance
 from bcq.data.formats.limits import require_plausible
 from bcq.data.formats.mapping import USUAL_NAMES, find_columns
 from bcq.system.errors import InputError
 
 BOUNDS = ("action_low", "action_high")
+NAMES = "action_names"  # of choices
 
 
 def read(path: Path, names: Mapping[str, Sequence[str]]) -> Columns:
@@ -24,16 +26,32 @@ def read(path: Path, names: Mapping[str, Sequence[str]]) -> Columns:
         with zipfile.ZipFile(path) as archive:
             members = {Path(name).stem: name for name in archive.namelist() if is_array(name)}
             chosen = choose_arrays(names, members)
-            arrays = {ours: read_array(archive, members[name]) for ours, name in chosen.items()}
+            arrays = {
+                ours: read_array(archive, members[name], NUMBERS + "U" * (ours == "actions"))
+                for ours, name in chosen.items()
+            }
             low, high = (
                 read_array(archive, members[name]) if name in members else None for name in BOUNDS
             )
+            choices = choices_in(archive, members, arrays)
     except InputError as error:
         raise error.within(path) from error
     except (OSError, zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError) as error:
         raise InputError(f"{path}: cannot be read as npz: {error}") from error
     used = {ours: (name,) for ours, name in chosen.items()}
-    return Columns(str(path), arrays, Provenance(), low, high, names=used)
+    return Columns(str(path), arrays, Provenance(), low, high, names=used, choices=choices)
+
+
+def choices_in(
+    archive: zipfile.ZipFile, members: Mapping[str, str], arrays: dict[str, Column]
+) -> tuple[str, ...] | None:
+    """The names of the choices, if the actions are names or have names; they become numbers."""
+    if "actions" in arrays and arrays["actions"].dtype.kind == "U":
+        arrays["actions"], names = numbers_of_names(arrays["actions"])
+        return names
+    if NAMES not in members:
+        return None
+    return tuple(map(str, read_array(archive, members[NAMES], "U").reshape(-1)))
 
 
 def is_array(name: str) -> bool:
@@ -57,12 +75,12 @@ def choose_arrays(names: Mapping[str, Sequence[str]], members: Mapping[str, str]
     return {ours: columns[0] for ours, columns in found.items()}
 
 
-def read_array(archive: zipfile.ZipFile, name: str) -> Column:
+def read_array(archive: zipfile.ZipFile, name: str, kinds: str = NUMBERS) -> Column:
     """Reads one array without NumPy's loader; objects are refused."""
     member = archive.getinfo(name)
     with archive.open(member) as file:
         shape, in_columns, kind = read_header(file)
-        if kind.kind not in NUMBERS:
+        if kind.kind not in kinds:
             raise InputError(f"{name}: contains {kind}, not numbers; no pickle is opened")
         size = math.prod(shape) * kind.itemsize
         require_plausible(name, size, member.compress_size)

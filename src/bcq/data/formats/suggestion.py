@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 
 from bcq.data.columns import MATRICES
@@ -15,8 +14,10 @@ from bcq.data.formats.arrow import (
     TABLE_NAMES,
     can_be_key,
     can_be_number,
+    can_be_text,
     explain_read_errors,
 )
+from bcq.data.formats.dialect import dialect_of
 from bcq.data.formats.mapping import Names, find_columns
 
 # Words in the names of columns, for roles whose columns have no common name. The first that fits.
@@ -28,7 +29,10 @@ WORDS: Mapping[str, str] = {
     "truncated": "truncated|timeout|cut",
     "actions": "action|control|command|setpoint|dose|treatment|valve|power|kilowatts|torque|input",
 }
-ORDER = ("episode", "step", "observations", "actions", "rewards", "terminated", "truncated")
+ORDER = (
+    *("episode", "step", "observations", "actions", "rewards", "terminated", "truncated"),
+    *("permitted", "propensities"),
+)
 
 
 def suggest(path: Path) -> str:
@@ -57,7 +61,7 @@ def schema_of(path: Path) -> pa.Schema:
     """Names and types of the columns."""
     if path.suffix == ".parquet":
         return pq.read_schema(path)
-    with pyarrow.csv.open_csv(path) as reader:
+    with dialect_of(path).open(path) as reader:
         return reader.schema
 
 
@@ -77,12 +81,16 @@ def guess(schema: pa.Schema) -> Names:
     for role, words in WORDS.items():
         if role in found:
             continue
+        telling = [
+            name for name in rest if re.search(rf"(?<![a-z])({words})s?(?![a-z])", name.lower())
+        ]
         fitting = [
             name
-            for name, kind in rest.items()
-            if (can_be_number(kind) or (role in KEYS and can_be_key(kind)))
-            and re.search(rf"(?<![a-z])({words})s?(?![a-z])", name.lower())
+            for name in telling
+            if can_be_number(rest[name]) or (role in KEYS and can_be_key(rest[name]))
         ]
+        if role == "actions" and not fitting:  # choices, with names
+            fitting = [name for name in telling if can_be_text(rest[name])][:1]
         if fitting:
             found[role] = tuple(fitting if role in MATRICES else fitting[:1])
             for name in found[role]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -10,10 +10,10 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from bcq.data.actions import SeenActions
 from bcq.data.bounds import ActionBounds
 from bcq.data.checks import check
 from bcq.data.columns import (
@@ -38,6 +38,8 @@ from bcq.data.formats.arrow import (
     map_columns,
     record_batches,
 )
+from bcq.data.formats.choices import names_of_choices, with_ordered_masks
+from bcq.data.formats.dialect import Dialect
 from bcq.data.formats.mapping import Names
 from bcq.data.formats.order import (
     EpisodeNumbers,
@@ -48,6 +50,13 @@ from bcq.data.formats.order import (
     read_key,
     require_text,
     rows_moved,
+)
+from bcq.data.formats.texts import (
+    Categories,
+    find_categories,
+    layout_of,
+    one_hot,
+    places_among,
 )
 from bcq.system.errors import InputError
 from bcq.system.progress import Progress, over
@@ -66,6 +75,8 @@ class Log:
     order: NDArray[np.int64] | None  # row of the file at each place; None if in order
     cuts: NDArray[np.bool_]  # at each place: whether the episode is cut after it
     findings: tuple[Finding, ...]
+    categories: Categories = field(default_factory=dict)  # of text columns
+    choices: tuple[str, ...] | None = None  # names of the actions, if they are text
 
     def __len__(self) -> int:
         return len(self.cuts)
@@ -101,9 +112,13 @@ class Log:
                     break
         return cut(arrays, self.cuts[start:stop])
 
+    def width(self, name: str) -> int:
+        """How many numbers a role has in a row: one for each column, or for each category."""
+        return sum(len(self.categories.get(column, (column,))) for column in self.names[name])
+
     def empty(self, rows: int) -> dict[str, Column]:
         """Arrays of zeros for this number of rows."""
-        sizes = {name: len(columns) for name, columns in self.names.items() if name not in KEYS}
+        sizes = {name: self.width(name) for name in self.names if name not in KEYS}
         return {
             name: np.zeros((rows, sizes[name]) if name in MATRICES else rows, precision(name))
             for name in dict.fromkeys((*sizes, *FLAGS))
@@ -118,20 +133,47 @@ class Log:
     ) -> None:
         """Copies the chosen rows of a batch to their places."""
         for name in arrays:
-            for i, column in enumerate(self.names.get(name, ())):
-                target = arrays[name][:, i] if name in MATRICES else arrays[name]
+            first = 0
+            for column in self.names.get(name, ()):
+                cells = batch.column(column)
+                numbers: Column
+                if column in self.categories:
+                    numbers = one_hot(cells, self.categories[column])[chosen]
+                elif name == "actions" and self.choices is not None:
+                    numbers = places_among(cells, self.choices)[chosen, None]
+                else:
+                    numbers = as_float64(cells)[chosen, None]
+                target = arrays[name] if name in MATRICES else arrays[name][:, None]
                 with np.errstate(over="ignore"):  # the checks find infinity
-                    target[places] = as_float64(batch.column(column))[chosen]
+                    target[places, first : first + numbers.shape[1]] = numbers
+                first += numbers.shape[1]
 
-    def action_range(self) -> tuple[Column, Column]:
-        """Smallest and largest action in each dimension."""
-        columns = self.names.get("actions", ())
-        low, high = np.full(len(columns), np.inf), np.full(len(columns), -np.inf)
-        for batch in record_batches(self.file, self.names, ["actions"]):
-            values = np.stack([as_float64(batch.column(column)) for column in columns])
-            low = np.fmin(low, np.fmin.reduce(values, axis=1))
-            high = np.fmax(high, np.fmax.reduce(values, axis=1))
-        return low, high
+    def seen_actions(self) -> SeenActions:
+        """The actions, one record batch at a time."""
+        columns = self.names["actions"]
+
+        def blocks() -> Iterator[Column]:
+            for batch in record_batches(self.file, self.names, ["actions"]):
+                yield np.stack([as_float64(batch.column(column)) for column in columns], axis=1)
+
+        return SeenActions(blocks, len(self.names.get("permitted", ())))
+
+    def columns(
+        self,
+        arrays: Mapping[str, Column],
+        rows: NDArray[np.int64] | None = None,
+        environment: str | None = None,
+    ) -> Columns:
+        """Arrays of this table with what is known about all of it."""
+        return Columns(
+            self.source,
+            arrays,
+            Provenance(environment),
+            rows=rows,
+            names=self.names,
+            choices=self.choices,
+            layout=layout_of(self.names, self.categories),
+        )
 
 
 def read(path: Path, names: Mapping[str, Sequence[str]], step_format: str | None = None) -> Columns:
@@ -139,14 +181,7 @@ def read(path: Path, names: Mapping[str, Sequence[str]], step_format: str | None
     with open_log(path, names, step_format) as log, explain_read_errors(path):
         with Progress(f"loading {path.name}", len(log), "row", delay=1) as progress:
             arrays = log.window(0, len(log), progress.advance)
-        return Columns(
-            log.source,
-            arrays,
-            Provenance(),
-            rows=log.order,
-            findings=log.findings,
-            names=log.names,
-        )
+        return replace(log.columns(arrays, log.order), findings=log.findings)
 
 
 def parts(
@@ -159,9 +194,7 @@ def parts(
         with explain_read_errors(Path(log.source)):
             arrays = log.window(start, ahead)
         rows = np.arange(start, ahead) if log.order is None else log.order[start:ahead]
-        origin = Provenance(environment)
-        window = Columns(log.source, arrays, origin, rows=rows, names=log.names)
-        checked = check(window, bounds)
+        checked = check(log.columns(arrays, rows, environment), bounds)
         own = checked.require_sound()
         arrays = transitions(checked.columns)
         ahead_is_there = (
@@ -170,12 +203,13 @@ def parts(
         kept = len(arrays["rewards"]) - (ahead > stop and bool(ahead_is_there))
         if kept:
             fields = {name: frozen(values[:kept]) for name, values in arrays.items()}
-            yield Dataset(**fields, bounds=own, provenance=checked.columns.provenance)
+            origin, layout = checked.columns.provenance, checked.columns.layout
+            yield Dataset(**fields, bounds=own, provenance=origin, layout=layout)
 
 
 def window_ends(log: Log) -> list[int]:
     """Ends of windows: those of row groups if that makes windows at most twice as long."""
-    width = sum(len(columns) for columns in log.names.values())
+    width = sum(log.width(name) for name in log.names)
     size, ends = max(1, WINDOW_BYTES // (4 * width)), [0]
     for end in np.cumsum(group_sizes(log.file)).tolist():
         while end - ends[-1] > 2 * size:
@@ -195,15 +229,20 @@ def open_log(
     with temporary as folder:
         with explain_read_errors(path):
             parquet = path if path.suffix == ".parquet" else Path(folder) / "log.parquet"
+            dialect = Dialect()
             if parquet != path:
-                as_parquet(path, parquet, names, ["step"] if step_format is not None else [])
+                texts = ["step"] if step_format is not None else []
+                dialect = as_parquet(path, parquet, names, texts)
             # Buffered, without prefetching: one page of a column is in memory at a time.
             file = pq.ParquetFile(parquet, pre_buffer=False, buffer_size=2**20)
         with file:
             with explain_read_errors(path):
                 names = map_columns(file.schema_arrow, names)
+                choices = names_of_choices(file, names, dialect)
+                names = with_ordered_masks(names, choices)
                 log = put_in_order(str(path), file, names, parquet.stat().st_size, step_format)
-            yield log
+                categories = find_categories(file, log.names, dialect)
+            yield replace(log, categories=categories, choices=choices)
 
 
 def last_is_whole(cuts: NDArray[np.bool_]) -> bool:
