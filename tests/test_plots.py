@@ -162,3 +162,8 @@ def test_the_line_of_agreement_begins_at_the_smallest_number(
     values = Values(np.arange(3), np.array([-4.0, 6, 7]), np.array([1.0, 2, 3]), np.zeros(3))
     value_scatter(values, "a title", tmp_path / "scatter.png")
     assert drawn[0].get_lines()[1].get_xy1() == (-4, -4)  # type: ignore[attr-defined]
+
+
+def test_every_algorithm_has_a_colour() -> None:
+    assert COLOURS.keys() == ALGORITHMS.keys()
+    assert COLOURS["discrete-dqn"] == COLOURS["dqn"] != COLOURS["bcq"]

@@ -12,4 +12,6 @@ COLOURS = {
     "vae-bc": "#e69f00",
     "ensemble": "#56b4e9",
 }
+# An algorithm for choices has the colour of its counterpart.
+COLOURS |= {f"discrete-{name}": COLOURS[name] for name in ("bcq", "dqn", "bc")}
 BATCH_COLOUR = "#000000"
