@@ -2078,7 +2078,7 @@ MUTANTS = [
                 CHOICES[0],
             ),
             (
-                DISCRETE_BCQ,
+                "algorithms/learning.py",
                 "optax.huber_loss(values, target)",
                 "(values - target) ** 2",
                 CHOICES[0],

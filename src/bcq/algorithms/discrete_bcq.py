@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array
 
 from bcq.algorithms.learning import (
@@ -22,6 +21,7 @@ from bcq.algorithms.learning import (
     check_settings,
     cloning_loss,
     track,
+    value_loss,
     values_of,
 )
 from bcq.algorithms.networks import MLP
@@ -114,13 +114,9 @@ class DiscreteBCQ(eqx.Module):
         del key  # nothing is drawn
         config = self.config
         target = self.bellman_target(batch)
-
-        def critic_loss(network: MLP) -> tuple[Array, Metrics]:
-            values = values_of(network, batch.observations, batch.actions)
-            loss = optax.huber_loss(values, target).mean()
-            return loss, {"critic_loss": loss, "target_mean": target.mean()}
-
-        network, critic_metrics = self.network.descend(critic_loss)
+        network, critic_metrics = self.network.descend(
+            lambda network: value_loss(network, batch, target)
+        )
         behaviour, behaviour_metrics = self.behaviour.descend(
             lambda model: cloning_loss(
                 model(batch.observations), batch.actions, config.logit_penalty

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import equinox as eqx
 import jax.numpy as jnp
-import optax
 from jax import Array
 
 from bcq.algorithms.learning import (
@@ -16,6 +15,7 @@ from bcq.algorithms.learning import (
     best,
     check_settings,
     track,
+    value_loss,
     values_of,
 )
 from bcq.algorithms.networks import MLP
@@ -82,14 +82,7 @@ class DiscreteDQN(eqx.Module):
         del key  # nothing is drawn
         config = self.config
         target = self.bellman_target(batch)
-
-        def loss(network: MLP) -> tuple[Array, Metrics]:
-            values = values_of(network, batch.observations, batch.actions)
-            loss = optax.huber_loss(values, target).mean()
-            return loss, {"critic_loss": loss, "target_mean": target.mean()}
-
-        network, metrics = self.network.descend(loss)
-
+        network, metrics = self.network.descend(lambda network: value_loss(network, batch, target))
         learner = DiscreteDQN(
             network=network,
             target_network=track(self.target_network, network.model, config.target_rate),

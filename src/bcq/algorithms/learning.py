@@ -184,6 +184,15 @@ def values_of(network: Callable[[Array], Array], observations: Array, actions: A
     return jnp.take_along_axis(network(observations), actions[..., None], axis=-1)[..., 0]
 
 
+def value_loss(
+    network: Callable[[Array], Array], batch: Minibatch, target: Array
+) -> tuple[Array, Metrics]:
+    """Huber's loss of the values of logged discrete actions."""
+    values = values_of(network, batch.observations, batch.actions)
+    loss = optax.huber_loss(values, target).mean()
+    return loss, {"critic_loss": loss, "target_mean": target.mean()}
+
+
 def best(values: Array, allowed: Array | None) -> Array:
     """The discrete action with the highest value, of those allowed."""
     if allowed is not None:
