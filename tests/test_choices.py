@@ -17,11 +17,13 @@ from gymnasium.spaces import Box
 from minari.data_collector import EpisodeBuffer
 
 import bcq
+from bcq.data.actions import SeenActions
 from bcq.data.bounds import ActionBounds, Choices, TaskSpec
 from bcq.data.checks import check
 from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
 from bcq.data.doctor.examination import examine_dataset
+from bcq.data.formats import tables
 from bcq.data.inspection import as_text, picture, summary
 from bcq.data.opening import Options
 from bcq.data.saving import convert, save
@@ -220,8 +222,13 @@ def test_small_whole_numbers_are_recognised(values: Any, choices: int | None, lo
     columns = table(action=values)
     for name in NAMES:
         del columns[f"permitted_{name}"]
-    task = bcq.load(write(log, columns), action_margin=None if choices else 0.1).task
-    assert (None if task.choices is None else len(task.choices)) == choices
+    write(log, columns)
+    if choices is None:
+        with tables.open_log(log, {}) as opened:
+            assert not opened.seen_actions().are_choices()
+        assert not SeenActions.of_arrays({"actions": values[:, None]}).are_choices()
+    else:
+        assert bcq.load(log).task.choices == tuple(map(str, range(choices)))
 
 
 def test_bounds_or_a_word_make_them_quantities(tmp_path: Path) -> None:

@@ -153,6 +153,7 @@ def test_candidates_are_those_above_a_share_of_the_likeliest() -> None:
     assert candidates(network, states, 0.33, None).tolist() == [[True, True, True]]
     permitted = jnp.array([[True, False, True]])  # the share is of the likeliest permitted one
     assert candidates(network, states, 0.35, permitted).tolist() == [[True, False, True]]
+    assert candidates(network, states, 0.0, permitted).tolist() == [[True, False, True]]
 
 
 def test_a_threshold_of_one_would_leave_no_action() -> None:
