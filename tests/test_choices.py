@@ -253,7 +253,7 @@ def test_an_environment_tells_the_number_of_choices(tmp_path: Path) -> None:
 
 def test_names_cannot_be_quantities(log: Path) -> None:
     write(log, table())
-    words = "actions: are choices, not numbers with bounds"
+    words = "actions: are choices; they have no bounds and cannot be continuous"
     assert words in refusal(log, action_kind="continuous")
     assert words in refusal(log, action_margin=0.1)
 

@@ -1,5 +1,7 @@
 """The extrapolation meter, by hand and on policies that are known to be near or far."""
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -63,8 +65,10 @@ class Always(eqx.Module):
     behaviour: Holding | None = None
 
     def act(self, observations: Array, keys: Array, permitted: Array | None = None) -> Array:
-        del keys, permitted
-        return jnp.full(len(observations), self.choice)
+        del keys
+        if permitted is None:
+            return jnp.full(len(observations), self.choice)
+        return jnp.where(permitted[:, self.choice], self.choice, permitted.argmax(axis=1))
 
 
 def choice_batch() -> Dataset:
@@ -97,6 +101,17 @@ def test_choices_are_compared_with_those_at_near_states_by_hand(
     assert meter.ratio == pytest.approx(1.5)
     assert meter.probability is None
     assert "probability" not in meter.summary()
+
+
+def test_the_policy_chooses_only_what_was_permitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bcq.judging.meter.NEIGHBOURS", 3)
+    masks = np.ones((8, 3), bool)
+    masks[:, 1] = [False, False, False, True, True, False, False, False]  # where 1 was logged
+    dataset = replace(choice_batch(), permitted=masks, next_permitted=masks)
+    # It takes 1 in two rows, and there nobody else did; elsewhere the first that is permitted: 0.
+    meter = extrapolation_meter(Policy(Always(1), dataset.task), dataset)
+    assert meter.distance == pytest.approx((3 * 1 / 3 + 1 + 1 + 3 * 1) / 8)
+    assert meter.outside == pytest.approx(5 / 8)  # 2 / 8 without the masks
 
 
 def test_the_behaviour_model_judges_the_choices_by_hand() -> None:

@@ -151,7 +151,7 @@ def bounds_for(options: Options, columns: Columns, seen: SeenActions) -> ActionB
     if columns.choices is not None:
         if given is None and options.action_margin is None and options.action_kind != "continuous":
             return None
-        raise InputError("actions: are choices, not numbers with bounds", option="action_kind")
+        raise InputError("actions: are choices; they have no bounds and cannot be continuous")
     if options.action_margin is not None and (found := seen.range()) is not None:
         finite = np.isfinite(found).all()
         return ActionBounds.of_data(*found, options.action_margin) if finite else None

@@ -77,7 +77,8 @@ def extrapolation_meter(policy: Policy, dataset: Dataset, *, seed: int = 0) -> M
     random = np.random.default_rng(seed)
     rows = np.sort(random.choice(len(dataset), min(STATES, len(dataset)), replace=False))
     observations = dataset.observations[rows]
-    actions = dataset.bounds.normalise(policy.act(observations, seed=seed))
+    permitted = None if dataset.permitted is None else dataset.permitted[rows]
+    actions = dataset.bounds.normalise(policy.act(observations, seed=seed, permitted=permitted))
     logged = dataset.bounds.normalise(dataset.actions)
     near = logged[nearest_rows(dataset, rows)]  # (states, neighbours, action_size)
     compared = compare if dataset.task.choices is None else compare_choices
