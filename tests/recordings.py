@@ -55,11 +55,12 @@ FORMATS = {
 CHAPTERS: dict[str, list[str]] = {
     "collect": [
         "collect random --env Pendulum-v1 --transitions 450 --seed 1 --out random.hdf5",
-        "collect final-buffer --env Pendulum-v1 --transitions 500 --random-steps 200 "
+        # One episode of updates each: after two, processors that round differently disagree.
+        "collect final-buffer --env Pendulum-v1 --transitions 300 --random-steps 200 "
         "--out final.hdf5 --keep all",
-        "collect concurrent --env Pendulum-v1 --transitions 500 --random-steps 200 "
+        "collect concurrent --env Pendulum-v1 --transitions 300 --random-steps 200 "
         "--out concurrent.hdf5",
-        "experts train --env Pendulum-v1 --seeds 0,1 --keep 1 --steps 400 --out experts",
+        "experts train --env Pendulum-v1 --seeds 0,1 --keep 1 --steps 200 --out experts",
         "experts list",
         "collect imitation --env Pendulum-v1 --policy experts/kept/Pendulum-v1-0.safetensors "
         "--transitions 300 --out imitation.hdf5",

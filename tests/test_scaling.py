@@ -227,7 +227,8 @@ def test_an_observation_that_is_not_finite_is_an_error_or_gets_the_fallback() ->
         policy.act(rows)
     actions = policy.act(rows, fallback=[0.25, -0.5])
     np.testing.assert_array_equal(actions[1:], np.array([[0.25, -0.5]] * 3, np.float32))
-    np.testing.assert_array_equal(actions[:1], policy.act(rows[:1]))
+    others = policy.act(np.zeros((4, 3)))  # as many rows: a processor may round one row differently
+    np.testing.assert_array_equal(actions[:1], others[:1])
     for wrong in ([0.25], [0.25, 2.0], [0.25, np.nan]):
         with pytest.raises(bcq.InputError, match=r"fallback: .* is not an action between"):
             policy.act(rows, fallback=wrong)

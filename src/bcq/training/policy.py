@@ -47,9 +47,10 @@ class Policy:
         """One action per row; if the actions are choices, their numbers (see `choose`).
 
         A policy that samples candidates draws them from (seed, step, row). So the same call gives
-        the same actions, and the action of a row does not depend on other rows. `rows` are the
-        numbers of the rows, if not 0, 1, 2, ... If the number of rows shrinks from call to call,
-        `capacity` is the largest number: code is then compiled only for it and for its halves.
+        the same actions, and the action of a row does not depend on other rows; their number can
+        change the rounding. `rows` are the numbers of the rows, if not 0, 1, 2, ... If the number
+        of rows shrinks from call to call, `capacity` is the largest number: code is then compiled
+        only for it and for its halves.
         An observation that is not finite is an error, unless there is a `fallback`: the action to
         take in such a row. `permitted` says which choices there are in each row, if not all.
         """
