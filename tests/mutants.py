@@ -1,17 +1,17 @@
 """Breaks one line at a time, in a copy, and requires that a test fails: `make regression-mutants`.
 
 Each mutant is (file, old line, new line, tests that must notice). The first part of the list holds
-the defects that published ports of BCQ have shipped. What is done is kept in `.mutants`, from where
-a run that was stopped goes on.
+the defects that published ports of BCQ have shipped. Of the tests, those that call the changed
+function run first; what they do not notice, the whole file must. What is done is kept in
+`.mutants`, from where a run that was stopped goes on.
 """
 
 import subprocess
 import sys
 from typing import NamedTuple
 
-from mutation_runs import ROOT, Copy, append_line, copies_in, in_turn, read_lines
-
-USUAL = 45.0  # seconds of a test file, by which tests that a mutant keeps from ending are told
+from mutation_runs import ROOT, Copy, Suite, append_line, file_of, in_turn, prepare, read_lines
+from mutation_source import function_at
 
 
 class Mutant(NamedTuple):
@@ -2140,15 +2140,27 @@ MUTANTS = [
 ]
 
 
-def is_caught(copy: Copy, mutant: Mutant) -> bool:
+def first_tests(mutant: Mutant, suite: Suite) -> dict[str, float]:
+    """The tests of its file that call the changed function, quick ones first."""
+    text = suite.package[mutant.file]
+    function = function_at(text, text.count("\n", 0, text.index(mutant.old)) + 1)
+    calling = {
+        test: suite.seconds[test]
+        for test, functions in suite.called.items()
+        if "::" in test and file_of(test) == mutant.tests and function in functions
+    }
+    return dict(sorted(calling.items(), key=lambda one: one[1]))
+
+
+def is_caught(copy: Copy, mutant: Mutant, suite: Suite) -> bool:
     """Whether a test fails on a copy of the project with that one line changed."""
-    path = copy.package / mutant.file
-    text = path.read_text()
+    path, text = copy.package / mutant.file, suite.package[mutant.file]
     if text.count(mutant.old) != 1:
         raise ValueError(f"{mutant.file}: {text.count(mutant.old)} places read {mutant.old!r}")
     path.write_text(text.replace(mutant.old, mutant.new))
     try:
-        return bool(copy.test({mutant.tests: USUAL}).failed)
+        few, whole = first_tests(mutant, suite), {mutant.tests: suite.seconds[mutant.tests]}
+        return bool(few and copy.test(few).failed) or bool(copy.test(whole).failed)
     finally:
         path.write_text(text)
 
@@ -2157,12 +2169,17 @@ def main() -> None:
     """Tries every mutant of the last commit, two at a time."""
     wanted = [mutant for mutant in MUTANTS if all(word in str(mutant) for word in sys.argv[1:])]
     commit = subprocess.check_output(["git", "-C", ROOT, "rev-parse", "HEAD"], text=True).strip()
-    home = ROOT / ".mutants" / "regression" / commit
-    copies = copies_in(home, commit)
-    results = home / "regression.jsonl"
+    home = ROOT / ".mutants"
+    copies, suite = prepare(home, commit)
+    results = home / commit / "regression.jsonl"
     caught = {line["mutant"]: line["caught"] for line in read_lines(results)}
     left = [mutant for mutant in wanted if str(mutant) not in caught]
-    for mutant, seen in in_turn(copies, left, is_caught, "mutants"):
+
+    def seen_by_tests(copy: Copy, mutant: Mutant) -> bool:
+        copy.warm_up(home / "warm")
+        return is_caught(copy, mutant, suite)
+
+    for mutant, seen in in_turn(copies, left, seen_by_tests, "mutants"):
         append_line(results, mutant=str(mutant), caught=seen)
         caught[str(mutant)] = seen
     survivors = [mutant for mutant in wanted if not caught[str(mutant)]]

@@ -80,6 +80,18 @@ def names_of_functions(tree: ast.AST, within: str = "") -> dict[int, str]:
     return found
 
 
+def function_at(text: str, line: int) -> str:
+    """The innermost function around a line, by the name that it is called by; or nothing."""
+    tree = ast.parse(text)
+    names = names_of_functions(tree)
+    around = [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, Function) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return names[max(around)] if around else ""
+
+
 def is_text(node: ast.AST | None) -> bool:
     return isinstance(node, ast.JoinedStr) or (
         isinstance(node, ast.Constant) and isinstance(node.value, str)

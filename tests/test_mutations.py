@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mutants import Mutant, first_tests
 from mutation_operators import OPERATORS
 from mutation_runs import PACKAGE, ROOT, Suite, calls_in, imported, noting, texts_in
 from mutation_sample import (
@@ -20,7 +21,7 @@ from mutation_sample import (
     stratum_of,
 )
 from mutation_sites import Mutation, is_sound, mutations
-from mutation_source import Edit, signatures_in
+from mutation_source import Edit, function_at, signatures_in
 
 SOURCES = texts_in(ROOT / PACKAGE)
 ONE_OF_EACH = (
@@ -292,6 +293,36 @@ def test_notes_say_which_test_called_what_and_what_is_for_all() -> None:
         "called": {"test_a.py": ["made"], "test_a.py::test_x": ["one", "two"]},
         "durations": {"test_a.py::test_x": 1.75},
     }
+
+
+def test_the_function_at_a_line_is_the_innermost() -> None:
+    text = (
+        "x = 1\nclass A:\n    def f(self):\n        def g():\n            pass\n        return g\n"
+    )
+    assert [function_at(text, line) for line in range(1, 7)] == [
+        "",
+        "",
+        "A.f",
+        "A.f.g",
+        "A.f.g",
+        "A.f",
+    ]
+
+
+def test_regression_mutants_meet_the_tests_that_call_their_function_quick_ones_first() -> None:
+    suite = Suite(
+        called={
+            "test_a.py": {"f"},
+            **{"test_a.py::test_slow": {"f"}, "test_a.py::test_quick": {"f", "g"}},
+            **{"test_a.py::test_other": {"g"}, "test_b.py::test_f": {"f"}},
+        },
+        seconds={"test_a.py::test_slow": 2.0, "test_a.py::test_quick": 1.0},
+        texts={},
+        package={"a.py": "def g():\n    pass\ndef f():\n    return 1\n"},
+    )
+    chosen = first_tests(Mutant("a.py", "return 1", "return 2", "test_a.py"), suite)
+    assert list(chosen) == ["test_a.py::test_quick", "test_a.py::test_slow"]
+    assert not first_tests(Mutant("a.py", "pass", "return", "test_b.py"), suite)
 
 
 def test_what_a_file_imports() -> None:
