@@ -375,6 +375,20 @@ def test_terminated_rows_do_not_bootstrap(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WITH_TARGETS)
+def test_a_terminal_is_worth_its_reward_even_if_nothing_can_be_said_of_what_follows(
+    name: str,
+) -> None:
+    learner, batch = make_learner(CASES[name].config), make_batch()
+    for field in ONLINE[name]:
+        part = getattr(learner, f"target_{field}")
+        lost = jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), part)
+        learner = replace(learner, **{f"target_{field}": lost})
+    found = target(learner, batch).reshape(-1)
+    assert same(np.isnan(found), ~batch.terminated)
+    assert same(found[batch.terminated], batch.rewards[batch.terminated])
+
+
+@pytest.mark.parametrize("name", WITH_TARGETS)
 def test_a_target_depends_on_its_own_transition_alone(name: str) -> None:
     learner, batch = make_learner(CASES[name].config), make_batch()
     one = np.arange(ROWS) == 5
@@ -503,6 +517,14 @@ def test_dqn_leaves_the_outputs_of_other_bins_alone() -> None:
     )
     assert same(bias != new_bias, taken.reshape(-1))
     assert same((weight != new_weight).any(axis=0), taken.reshape(-1))
+
+
+def test_dqn_values_states_in_any_arrangement() -> None:
+    learner, states = make_learner(DQN), make_batch().observations
+    flat = np.asarray(learner.values(learner.network.model, states))
+    assert flat.shape == (ROWS, ACTION, BINS)
+    grid = learner.values(learner.network.model, states.reshape(3, 4, OBSERVATION))
+    np.testing.assert_allclose(grid, flat.reshape(3, 4, ACTION, BINS), rtol=1e-12)
 
 
 # Behavioural cloning
@@ -649,6 +671,10 @@ def zeroed_but(learner: Any, member: int) -> Any:
             critic for i, critic in enumerate(ensemble.critics.model.members) if i != member
         ],
     )
+
+
+def test_two_critics_are_an_ensemble() -> None:
+    assert bcq.EnsembleConfig(members=2).members == 2
 
 
 def test_an_update_takes_a_minibatch_for_each_member() -> None:

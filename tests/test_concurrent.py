@@ -124,7 +124,9 @@ def leaves_of(learner: Algorithm) -> list[bytes]:
 
 def test_the_windows_of_an_example_counted_by_hand() -> None:
     dataset = dataset_of("..T.C..")
-    assert growing_windows(dataset, 5).tolist() == [3, 3, 3, 5, 5]
+    windows = growing_windows(dataset, 5)
+    assert isinstance(windows, jax.Array)  # on the device once and for all
+    assert windows.tolist() == [3, 3, 3, 5, 5]
     assert concurrent_updates(dataset) == 5
 
 

@@ -25,6 +25,7 @@ BCQ = DiscreteBCQConfig(
 DQN = DiscreteDQNConfig(discount=0.9, target_rate=0.02, hidden_sizes=(8, 6))
 BC = DiscreteBCConfig(logit_penalty=0.03, hidden_sizes=(8, 6))
 NETWORKS = {"q": "network", "slow_q": "target_network", "behaviour": "behaviour"}
+KINDS = [DiscreteBCQConfig, DiscreteDQNConfig, DiscreteBCConfig]
 CASES = [(BCQ, oracle.bcq_step), (DQN, oracle.dqn_step), (BC, oracle.bc_step)]
 
 pytestmark = pytest.mark.usefixtures("double_precision")
@@ -159,6 +160,43 @@ def test_candidates_are_those_above_a_share_of_the_likeliest() -> None:
 def test_a_threshold_of_one_would_leave_no_action() -> None:
     with pytest.raises(bcq.InputError, match=r"threshold: 1.0 is not below 1"):
         replace(BCQ, threshold=1.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "wrong"),
+    [
+        *((kind, "batch_size", 0) for kind in KINDS),
+        *((kind, "hidden_sizes", (256, 0)) for kind in KINDS),
+        *((kind, "learning_rate", 0.0) for kind in KINDS),
+        *((kind, "discount", 1.1) for kind in KINDS[:2]),
+        *((kind, "target_rate", -0.1) for kind in KINDS[:2]),
+        *((kind, "logit_penalty", -1e-2) for kind in KINDS[::2]),
+        (DiscreteBCQConfig, "threshold", -0.1),
+    ],
+)
+def test_settings_out_of_range_are_refused_by_name(kind: Any, name: str, wrong: Any) -> None:
+    with pytest.raises(bcq.InputError, match=f"^{name}: "):
+        kind(**{name: wrong})
+
+
+def test_defaults_are_those_of_its_paper_and_shared_by_the_baselines() -> None:
+    behaviour = {"logit_penalty": 1e-2}
+    values = {"discount": 0.99, "target_rate": 0.005}
+    shared = {"batch_size": 64, "learning_rate": 3e-4, "hidden_sizes": (256, 256)}
+    assert asdict(DiscreteBCQConfig()) == {"threshold": 0.3, **behaviour, **values, **shared}
+    assert asdict(DiscreteDQNConfig()) == values | shared
+    assert asdict(DiscreteBCConfig()) == behaviour | shared
+
+
+@pytest.mark.parametrize("config", [BCQ, DQN])
+def test_a_terminal_is_worth_its_reward_even_if_nothing_can_be_said_of_what_follows(
+    config: Any,
+) -> None:
+    learner, batch = make_learner(config), make_batch(masked=False)
+    lost = jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), learner.target_network)
+    target = np.asarray(replace(learner, target_network=lost).bellman_target(batch))
+    assert np.isnan(target).tolist() == (~np.asarray(batch.terminated)).tolist()
+    np.testing.assert_array_equal(target[batch.terminated], batch.rewards[batch.terminated])
 
 
 @pytest.mark.parametrize("seed", range(4))

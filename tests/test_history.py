@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from jax import Array
 from numpy.typing import NDArray
 
 import bcq
@@ -53,6 +54,22 @@ def test_a_history_of_nothing_is_the_reading() -> None:
     for reading in ([1, 10], [2, 20]):
         assert history.observe(reading).tolist() == reading
         history.acted([4])
+
+
+class Echo:
+    def act(self, observations: Array, keys: Array) -> Array:
+        del keys
+        return observations[:, :1]
+
+
+def test_a_policy_with_past_steps_tells_where_they_come_from() -> None:
+    for task, words in (
+        (TASK, "(rows, 8), with past steps; see bcq.History"),
+        (TaskSpec(8, BOUNDS), "(rows, 8)"),
+    ):
+        with pytest.raises(bcq.InputError) as refused:
+            Policy(Echo(), task).act([[1.0, 10.0]])
+        assert str(refused.value).endswith(f"this policy needs {words}")
 
 
 def test_a_history_refuses_what_does_not_follow() -> None:

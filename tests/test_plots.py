@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from bcq.algorithms import ALGORITHMS
@@ -44,6 +45,15 @@ def lines_of(axes: Axes) -> Lines:
     }
 
 
+def styles_of(axes: Axes) -> dict[str, tuple[Any, str, Any]]:
+    """Colour, kind of line and kind of point, by label, of the lines that have one."""
+    return {
+        str(line.get_label()): (line.get_color(), line.get_linestyle(), line.get_marker())
+        for line in axes.get_lines()
+        if not str(line.get_label()).startswith("_")
+    }
+
+
 def vertices(axes: Axes, which: int) -> list[list[float]]:
     """Corners of a shaded area, or ends of error bars."""
     return [
@@ -63,7 +73,7 @@ def make_run(directory: Path, algorithm: str = "bcq", mean_return: float | None 
     settings = {"discount": 0.9, "target_rate": 0.5}
     config = configuration(
         ALGORITHMS[algorithm](**settings),
-        schedule=Schedule(env="Task-v0", steps=200),
+        schedule=Schedule(env="Task-v0", steps=250),
         transitions=1234,
         mean_return=mean_return,
     )
@@ -74,9 +84,16 @@ def make_run(directory: Path, algorithm: str = "bcq", mean_return: float | None 
     )
     run.append(
         "metrics.jsonl",
-        [{"step": 100, "value_estimate": 7.0}, {"step": 150}, {"step": 200, "value_estimate": 9.0}],
+        [
+            *({"step": step, "value_estimate": step / 20} for step in (100, 150)),
+            *({"step": 175}, {"step": 200, "value_estimate": 9.0}),
+        ],
     )
-    pairs = {100: ((20.0, 2.0, 1.0), (40.0, 6.0, 1.0)), 200: ((60.0, 3.0, 1.0), (80.0, 7.0, 1.0))}
+    pairs = {
+        100: ((20.0, 2.0, 1.0), (40.0, 6.0, 1.0)),
+        150: ((50.0, 1.0, 1.0), (50.0, 3.0, 1.0)),
+        200: ((60.0, 3.0, 1.0), (80.0, 7.0, 1.0)),
+    }
     run.append(
         "values.jsonl",
         [
@@ -103,8 +120,13 @@ def test_learning_curves_are_means_with_half_a_standard_deviation(
             assert corner in corners
         heights = [height for _, height in corners]
         assert [min(heights), max(heights)] == [1.5, 50]
-    colours = {str(line.get_label()): line.get_color() for line in drawn[0].get_lines()}
-    assert [colours["BCQ"], colours["DDPG"]] == [COLOURS["bcq"], COLOURS["ddpg"]]
+    assert styles_of(drawn[0]) == {
+        "BCQ": (COLOURS["bcq"], "-", "o"),
+        "DDPG": (COLOURS["ddpg"], "-", "o"),
+        "average of the batch (40)": (BATCH_COLOUR, "-", "None"),
+    }
+    areas = [area.get_facecolor()[0] for area in drawn[0].collections]  # type: ignore[index]
+    assert [to_hex(area) for area in areas] == [to_hex(COLOURS[name]) for name in ("bcq", "ddpg")]
     assert (tmp_path / "curves.png").stat().st_size > 1_000
     assert drawn[0].get_xlabel() == "updates"
     assert drawn[0].get_ylabel().startswith("return of an episode")
@@ -120,22 +142,28 @@ def test_a_batch_without_complete_episodes_has_no_line(tmp_path: Path, drawn: li
 def test_value_curves_tell_estimate_from_truth(tmp_path: Path, drawn: list[Axes]) -> None:
     value_curve(make_run(tmp_path / "run"), tmp_path / "values.png")
     lines = lines_of(drawn[0])
-    assert lines["estimate, minibatches"] == ([100, 200], [7, 9])
-    assert lines["estimate, the measured pairs"] == ([100, 200], [30, 70])
+    assert lines["estimate, minibatches"] == ([100, 150, 200], [5, 7.5, 9])
+    assert lines["estimate, the measured pairs"] == ([100, 150, 200], [30, 50, 70])
     container = drawn[0].containers[0]
     assert container.get_label() == "truth, the same pairs (± half a std)"
     truth = container.get_children()[0]
     assert truth.get_color() == BATCH_COLOUR  # type: ignore[attr-defined]
-    assert truth.get_ydata().tolist() == [4, 5]  # type: ignore[attr-defined]
-    assert vertices(drawn[0], 0) == [[100, 3], [100, 5], [200, 4], [200, 6]]
+    assert truth.get_ydata().tolist() == [4, 2, 5]  # type: ignore[attr-defined]
+    ends = [[100, 3], [100, 5], [150, 1.5], [150, 2.5], [200, 4], [200, 6]]
+    assert vertices(drawn[0], 0) == ends
     times, risen = lines["risen so far"]
-    assert [times[0], times[-1]] == [0, 200]
+    assert [times[0], times[-1]] == [0, 250]
     assert risen[0] == 0
-    assert risen[20] == pytest.approx(5 * (1 - 0.9 ** (0.5 * 200 * 20 / 199)))
+    assert risen[20] == pytest.approx(5 * (1 - 0.9 ** (0.5 * 250 * 20 / 199)))
     assert [drawn[0].get_xlabel(), drawn[0].get_ylabel()] == [
         "updates",
         "value of a state-action pair",
     ]
+    assert styles_of(drawn[0]) == {
+        "estimate, minibatches": (COLOURS["bcq"], "-", "None"),
+        "estimate, the measured pairs": (COLOURS["bcq"], "None", "o"),
+        "risen so far": ("#777777", "--", "None"),
+    }
     assert drawn[0].get_title(loc="left") == "Task-v0: BCQ"
     assert len(legend_of(drawn[0])) == 4
     assert (tmp_path / "values.png").read_bytes().startswith(b"\x89PNG")
@@ -146,10 +174,12 @@ def test_the_scatter_has_the_truth_across_and_the_estimate_up(
 ) -> None:
     values = Values(np.arange(3), np.array([5.0, 6, 7]), np.array([1.0, 2, 3]), np.zeros(3))
     value_scatter(values, "a title", tmp_path / "scatter.png")
-    pairs, agreement = drawn[0].get_lines()
+    pairs, agreement = lines = drawn[0].get_lines()
     assert np.asarray(pairs.get_xdata()).tolist() == [1, 2, 3]
     assert np.asarray(pairs.get_ydata()).tolist() == [5, 6, 7]
     assert [drawn[0].get_xlabel(), drawn[0].get_ylabel()] == ["true value", "estimated value"]
+    styles = [(line.get_color(), line.get_linestyle(), line.get_marker()) for line in lines]
+    assert styles == [(COLOURS["bcq"], "None", "."), (BATCH_COLOUR, ":", "None")]
     assert drawn[0].get_title(loc="left") == "a title"
     assert (tmp_path / "scatter.png").read_bytes().startswith(b"\x89PNG")
     assert agreement.get_slope() == 1  # type: ignore[attr-defined]

@@ -35,8 +35,8 @@ from bcq.runs.configuration import Continuation, LoggedBatch
 from bcq.runs.directory import Run, last_step
 from bcq.runs.recording import train_run
 from bcq.runs.schedules import Schedule
-from bcq.system import progress
-from bcq.system.errors import DivergenceError, InputError
+from bcq.system import interruption, progress
+from bcq.system.errors import DivergenceError, InputError, InterruptionError
 from bcq.system.files import locked, write_text
 from bcq.training import loop as training
 from run_cases import configuration
@@ -266,6 +266,18 @@ def test_the_commit_is_told_in_full_and_whether_files_were_changed(
     assert origin.commit() is None  # no git
 
 
+def test_git_is_asked_in_a_session_of_its_own_that_no_interrupt_reaches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git = tmp_path / "git"
+    git.write_text("#!/bin/sh\nread -r _ _ _ _ _ session _ < /proc/$$/stat\necho $session\n")
+    git.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    session = int(origin.commit() or 0)
+    assert session > 0
+    assert session != os.getsid(0)
+
+
 def test_threads_are_the_cores_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5, 8} if not process else {1})
     monkeypatch.setattr(os, "cpu_count", lambda: 16)
@@ -305,7 +317,7 @@ def test_settings_come_back_as_they_were(tmp_path: Path) -> None:
     config = replace(TINY, discount=0.3, hidden_sizes=(4, 5))
     data = batch()
     Run.create(tmp_path, recording.configuration_of(config, SCHEDULE, data))
-    run = Run.open(tmp_path)
+    run = Run.open(str(tmp_path))
     assert run.algorithm == config
     assert run.task.observation_size == 3
     np.testing.assert_array_equal(run.task.bounds.low, data.bounds.low)
@@ -411,6 +423,7 @@ def test_a_checkpoint_saved_again_is_listed_once(tmp_path: Path) -> None:
     assert [one["step"] for one in run.checkpoints()] == [200, 400]
     run.save(500, learner)
     assert [one["step"] for one in run.checkpoints()] == [500]  # one, unless told
+    assert "passing" not in json.loads((tmp_path / "checkpoint.json").read_text())
     assert [path.name for path in tmp_path.glob("step-*")] == ["step-500.safetensors"]
 
 
@@ -536,6 +549,9 @@ def test_damaged_arrays_are_refused(tmp_path: Path, damage: Callable[[Path], Non
         '{"step": 400, "file": "step-400.safetensors"}',
         '{"step": "400", "file": "step-400.safetensors", "sha256": ""}',
         '{"step": 400, "file": null, "sha256": ""}',
+        '{"step": 400, "file": "step-400.safetensors", "sha256": "", "older": 7}',
+        '{"step": 400, "file": "step-400.safetensors", "sha256": "", "older": [7]}',
+        '{"step": 400, "file": "step-400.safetensors", "sha256": "", "older": [{"step": 200}]}',
         "\0\xff",
     ],
 )
@@ -828,6 +844,12 @@ def test_an_environment_of_other_sizes_is_refused_before_anything_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_algorithm_for_choices_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="discrete-bc: the actions of this batch are quantities"):
+        train_run(tmp_path / "run", bcq.DiscreteBCConfig(), SCHEDULE, batch())
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_progress_counts_updates_and_tells_each_evaluation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -836,6 +858,7 @@ def test_progress_counts_updates_and_tells_each_evaluation(
     advance = progress.Progress.advance
 
     def advanced(bar: progress.Progress, updates: int) -> None:
+        assert (bar.what, bar.unit, bar.total) in (("training", "update", n) for n in (200, 350))
         advances.append((bar.done, updates))
         advance(bar, updates)
 
@@ -944,6 +967,36 @@ def test_a_run_is_locked_while_it_trains_and_free_afterwards(
     assert len(refused) == 2
     try_to_lock(run.directory / ".lock")
     assert len(refused) == 2
+
+
+# Stopped by the user
+
+
+def test_a_run_stopped_before_its_first_update_has_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interruption, "requested", lambda: True)
+    with pytest.raises(InterruptionError, match=r"run has no update yet$"):
+        trained(tmp_path / "run")
+    assert set(contents(tmp_path / "run")) == {".lock", "config.json"}
+
+
+def test_a_run_stopped_along_the_way_is_saved_and_one_at_its_end_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interruption, "requested", lambda: True)
+    run = Run.create(tmp_path, recording.configuration_of(CounterConfig(), SCHEDULE, batch()))
+    learner = training.create(CounterConfig(), batch(), seed=0)
+    with progress.Progress("training", 400, "update", shown=False) as bar:
+        notes = recorder.Recorder(run, SCHEDULE, bar)
+        for step, due in ((200, True), (300, False)):
+            saved = f"^update {step} of 400 is saved in {tmp_path}$"
+            with pytest.raises(InterruptionError, match=saved):
+                notes.checkpoint(step, learner, due=due)
+            assert run.checkpoint_step() == bar.done == step
+            assert ("passing" in (run.pointer() or {})) == (not due)
+        notes.checkpoint(400, learner, due=True)
+        assert run.checkpoint_step() == bar.done == 400
 
 
 # Numbers that are lost
@@ -1069,6 +1122,15 @@ def test_resuming_with_another_setting_is_refused(
     with pytest.raises(InputError, match=f"run: was started with {setting}"):
         train_run(run.directory, config, schedule, batch(), resume=True)
     assert contents(run.directory) == before
+
+
+def test_of_several_other_settings_the_first_by_name_is_told(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    other = CounterConfig(
+        discount=0.8, batch_size=5, growth=1.0, loss_breaks_at=9, weight_breaks_at=9
+    )
+    with pytest.raises(InputError, match=r"was started with settings\.batch_size = 4, not 5"):
+        train_run(run.directory, other, SCHEDULE, batch(), resume=True)
 
 
 def test_resuming_a_run_that_lacks_a_setting_is_refused(tmp_path: Path) -> None:

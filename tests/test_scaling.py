@@ -5,12 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import Array
 
 import bcq
+from bcq.algorithms.learning import Metrics, Minibatch
 from bcq.data.bounds import ActionBounds, TaskSpec
 from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
@@ -18,7 +21,7 @@ from bcq.data.scaling import Scaling
 from bcq.runs.directory import Run
 from bcq.runs.recording import train_run
 from bcq.runs.schedules import Schedule
-from bcq.training.loop import on_device, sample, train, value_estimate
+from bcq.training.loop import Keys, on_device, sample, train, updates, value_estimate
 from bcq.training.policy import Policy
 
 TINY = bcq.BCQConfig(hidden_sizes=(16, 16), vae_hidden_sizes=(16, 16))
@@ -175,6 +178,7 @@ def test_a_raw_log_and_its_standardised_twin_give_the_same_policy() -> None:
         policy.value(dataset.observations, dataset.actions)
         for policy, dataset in zip(policies, (raw, twin), strict=True)
     ]
+    assert [value.dtype for value in values] == [np.float64] * 2
     np.testing.assert_allclose(values[0], REWARD * values[1], atol=1e-3 * REWARD)
     name = "target_mean"
     assert metrics[0][name] == pytest.approx(REWARD * metrics[1][name], rel=1e-3)
@@ -189,6 +193,31 @@ def test_value_estimates_are_in_the_units_of_the_rewards() -> None:
     expected = REWARD * float(learner.value(rows.observations, rows.actions).mean())
     estimate = value_estimate(learner, on_device(dataset), scaling, window, key)
     assert float(estimate) == pytest.approx(expected, rel=1e-4)
+
+
+class Idle(eqx.Module):
+    """Learns nothing, and values nothing."""
+
+    def act(self, observations: Array, keys: Array) -> Array:
+        del keys
+        return jnp.zeros((len(observations), 2))
+
+    def update(self, batch: Minibatch, key: Array) -> tuple["Idle", Metrics]:
+        del key
+        return self, {"loss": jnp.square(batch.rewards).mean()}
+
+
+def test_a_learner_that_values_nothing_is_trained_without_values() -> None:
+    dataset = batch(CENTRE, SPREAD, REWARD)
+    windows, scaling = jnp.array([len(dataset)]), scaling_of(dataset)
+    start, keys = (2_499, Idle()), Keys.of(0)
+    given = (start, on_device(dataset), windows, keys)
+    [(step, _, metrics)] = updates(*given, until=2_500, every=100, rows=200, scaling=scaling)
+    assert step == 2_500  # a step at which values are estimated
+    assert list(metrics) == ["loss"]
+    assert 0.5 < metrics["loss"] < 2  # not 1600, as in the units of the rewards
+    with pytest.raises(bcq.InputError, match="this algorithm has no value function"):
+        Policy(Idle(), dataset.task).value(dataset.observations, dataset.actions)
 
 
 def test_a_policy_sees_scaled_observations_and_clips_what_it_has_never_seen() -> None:
