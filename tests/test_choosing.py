@@ -118,7 +118,7 @@ def test_another_fallback_is_refused(fallback: Any) -> None:
         POLICY.act([[np.nan]], fallback=fallback)
 
 
-@pytest.mark.parametrize(("fallback", "told"), [([3], "3.0"), ("lower", "nan")])
+@pytest.mark.parametrize(("fallback", "told"), [([3], "3.0"), ("lower", "nan"), ([0.5, 1], "nan")])
 def test_a_refused_fallback_is_told_with_the_range(fallback: Any, told: str) -> None:
     with pytest.raises(InputError) as refused:
         POLICY.act([[np.nan]], fallback=fallback)

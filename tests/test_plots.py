@@ -45,7 +45,7 @@ def lines_of(axes: Axes) -> Lines:
     }
 
 
-def styles_of(axes: Axes) -> dict[str, tuple[Any, str, Any]]:
+def styles_of(axes: Axes) -> dict[str, tuple[Any, Any, Any]]:
     """Colour, kind of line and kind of point, by label, of the lines that have one."""
     return {
         str(line.get_label()): (line.get_color(), line.get_linestyle(), line.get_marker())
@@ -125,7 +125,7 @@ def test_learning_curves_are_means_with_half_a_standard_deviation(
         "DDPG": (COLOURS["ddpg"], "-", "o"),
         "average of the batch (40)": (BATCH_COLOUR, "-", "None"),
     }
-    areas = [area.get_facecolor()[0] for area in drawn[0].collections]  # type: ignore[index]
+    areas = [np.asarray(area.get_facecolor())[0].tolist() for area in drawn[0].collections]
     assert [to_hex(area) for area in areas] == [to_hex(COLOURS[name]) for name in ("bcq", "ddpg")]
     assert (tmp_path / "curves.png").stat().st_size > 1_000
     assert drawn[0].get_xlabel() == "updates"

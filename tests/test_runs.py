@@ -886,6 +886,20 @@ def test_what_happens_along_the_way_also_happens_at_the_end(tmp_path: Path) -> N
     assert [row["step"] for row in run.read("metrics.jsonl")] == [100, 200, 300, 350]
 
 
+def test_true_values_are_measured_at_their_steps_and_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[int] = []
+    monkeypatch.setattr(recording, "require_measurable", lambda *_: None)
+    monkeypatch.setattr(
+        recording, "measure_values_into", lambda _, step, *__: measured.append(step)
+    )
+    monkeypatch.setattr("bcq.runs.recorder.Recorder.evaluate", lambda *_: None)
+    schedule = replace(SCHEDULE, steps=350, env="Pendulum-v1", true_value_every=200)
+    train_run(tmp_path, CounterConfig(), schedule, batch())
+    assert measured == [200, 350]
+
+
 def test_timing_is_of_the_updates_since_the_last_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1079,6 +1093,9 @@ def test_a_young_networks_noise_is_no_alarm_where_there_are_no_rewards(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = batch(reward_scale=0.0)
+    short = replace(SCHEDULE, steps=3)
+    train_run(tmp_path / "at", CounterConfig(growth=0.5), short, data)  # 1 on average: no more
+    assert "warning" not in "".join(capfd.readouterr())
     train_run(tmp_path / "run", CounterConfig(growth=0.01), SCHEDULE, data)
     assert "at update 200;" in "".join(capfd.readouterr())  # 0.505, then 1.505: above 1
 
@@ -1182,7 +1199,8 @@ def test_a_finished_run_resumed_changes_no_byte(tmp_path: Path) -> None:
     schedule = replace(SCHEDULE, env="Pendulum-v1")
     run = train_run(tmp_path / "run", CounterConfig(), schedule, batch())
     before = contents(run.directory)
-    assert len(run.read("episodes.jsonl")) == 6
+    episodes = [(row["step"], row["episode"], row["length"]) for row in run.read("episodes.jsonl")]
+    assert episodes == [(step, i, 200) for step in (0, 200, 400) for i in (0, 1)]
     train_run(run.directory, CounterConfig(), schedule, batch(), resume=True)
     assert contents(run.directory) == before
 

@@ -305,6 +305,8 @@ def test_a_policy_from_a_run_takes_the_units_of_the_log(tmp_path: Path) -> None:
     inner = Policy(opened.learner, dataset.task)
     scaled = scaling_of(dataset).observations(dataset.observations)
     np.testing.assert_array_equal(actions, inner.act(scaled))
+    *_, last = train(TINY, dataset, steps=200, scaling=scaling_of(dataset))
+    assert eqx.tree_equal(opened.learner, last.learner)
 
 
 def test_bounds_other_than_minus_1_and_1_are_scaled_too() -> None:
