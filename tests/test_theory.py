@@ -7,17 +7,35 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.text import Annotation, Text
 
 from bcq.cli.application import main
 from bcq.experiments import jobs, kinds
 from bcq.paper.evidence import Evidence
 from bcq.paper.judging import FAILS
 from bcq.paper.section_4_theory import CLAIMS
-from bcq.tabular import KernelBasedRL, TabularBatch, greedy, illustrations, q_learning
+from bcq.system import progress
+from bcq.tabular import KernelBasedRL, TabularBatch, greedy, grid_world, illustrations, q_learning
 from bcq.tabular import walk as theory
-from bcq.tabular.illustrations import counterexample, learn_grid, measure_causes
+from bcq.tabular.illustrations import (
+    Counterexample,
+    Grid,
+    counterexample,
+    learn_grid,
+    measure_causes,
+)
 from bcq.tabular.mdp import Doubles, Indices
 from bcq.tabular.theorems import STATEMENTS, Statement
+from tabular_cases import steps
+
+WIDTH, HEIGHT, GOAL = 7, 5, 34  # of the grid
+
+
+@pytest.fixture(scope="module")
+def grid() -> Grid:
+    return learn_grid(0)
 
 
 @pytest.fixture(autouse=True)
@@ -38,8 +56,11 @@ def test_the_walk_shows_every_part_and_draws_it(
     for statement in STATEMENTS:
         row = next(line for line in printed.splitlines() if statement.says in line)
         assert "holds" in row
+    for heading in ("A grid in which", "Causes of", "Statements, checked on", "Pictures"):
+        assert f"\n\n{heading}" in printed
     for name in ("grid_values.png", "grid_error.png", "causes.png"):
         assert (tmp_path / "theory" / name).read_bytes().startswith(b"\x89PNG")
+        assert f"  {tmp_path / 'theory' / name}\n" in printed
 
 
 def test_a_statement_that_fails_is_said_and_fails_the_command(
@@ -133,13 +154,18 @@ def test_each_cause_alone_makes_an_error_that_goes_with_it() -> None:
     causes = measure_causes(0)
     for name, (_, errors) in causes.items():
         assert errors[0] > 1.5 * errors[-1], name
+    tenths = [i / 10 for i in range(11)]
+    np.testing.assert_allclose(causes["absent data"][0], tenths[1:])
+    np.testing.assert_allclose(causes["training mismatch"][0], tenths)
     counts, errors = causes["model bias"]
+    assert counts.tolist() == [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
+    # Where no pair is absent, there are 1,000 tuples of each.
+    assert causes["absent data"][1][-1] == pytest.approx(errors[-1], rel=0.5)
     slope = np.polyfit(np.log(counts[3:]), np.log(errors[3:]), 1)[0]
     assert slope == pytest.approx(-0.5, abs=0.15)  # the error of an average of N
 
 
-def test_the_picture_of_the_grid_says_each_value() -> None:
-    grid = learn_grid(0)
+def test_the_picture_of_the_grid_says_each_value(grid: Grid) -> None:
     panels = theory.draw_values(grid).axes[:3]
     for axes, name in zip(panels, ("truth", "Q-learning", "BCQL"), strict=True):
         shown = grid.free & grid.defined(name) & ~grid.mdp.terminal
@@ -152,3 +178,249 @@ def test_the_picture_of_the_grid_says_each_value() -> None:
 
 def test_errors_are_shown_for_every_tenth() -> None:
     np.testing.assert_allclose(illustrations.SHARES, [i / 10 for i in range(11)])
+
+
+def by_hand(discount: float = 0.5, **changes: Any) -> Counterexample:
+    """What both learners find in the limit: 4/3 and 2/3 at discount 0.5."""
+    away, back = 1 / (1 - discount**2), discount / (1 - discount**2)
+    limit = Counterexample(
+        discount,
+        kernel_q=np.array([[back, away], [back, away]]),
+        kernel_actions=np.array([1, 1]),
+        bcql_q=np.array([[10.0, away], [back, 10.0]]),
+        bcql_actions=np.array([1, 0]),
+    )
+    return replace(limit, **changes)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_counterexample_stands_on_all_of_its_numbers(sign: int) -> None:
+    exact = by_hand()
+    assert exact.stands
+    for state, action in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        moved = np.zeros((2, 2))
+        moved[state, action] = sign
+        assert by_hand(kernel_q=exact.kernel_q + 0.9e-9 * moved).stands
+        assert not by_hand(kernel_q=exact.kernel_q + 1.5e-9 * moved).stands
+        logged = (state, action) in ((0, 1), (1, 0))
+        assert by_hand(bcql_q=exact.bcql_q + 0.9e-3 * moved).stands
+        assert by_hand(bcql_q=exact.bcql_q + 1.5e-3 * moved).stands == (not logged)
+    assert not by_hand(kernel_actions=np.array([1, 0])).stands
+    assert not by_hand(kernel_actions=np.array([0, 1])).stands
+    assert not by_hand(bcql_actions=np.array([1, 1])).stands
+    assert not by_hand(bcql_actions=np.array([0, 0])).stands
+
+
+@pytest.mark.parametrize("wrong", [0.3, 0.6, 0.9])
+def test_the_counterexample_has_to_stand_at_every_discount(
+    wrong: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def found(discount: float) -> Counterexample:
+        changes = {"bcql_actions": np.array([1, 1])} if discount == wrong else {}
+        return by_hand(discount, **changes)
+
+    monkeypatch.setattr(theory, "counterexample", found)
+    assert not theory.kernel_counterexample()
+    assert "FAILS at gamma = 0.3, 0.6, 0.9" in capsys.readouterr().out
+
+
+def test_a_statement_holds_up_to_its_tolerance_and_every_one_has_to(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    good = Statement("Theorem 0", "one is one", lambda random: 1.0, cases=2, tolerance=1.0)
+    bad = replace(good, name="Theorem 1", tolerance=0.5, cases=1)
+    for statements, held in (([good], True), ([good, bad], False), ([bad, good], False)):
+        monkeypatch.setattr(theory, "STATEMENTS", statements)
+        assert theory.check_statements(seed=0) == held
+    printed = capsys.readouterr()
+    assert printed.out.count("2 MDPs  holds, off by at most 1e+00") == 3
+    assert printed.out.count("1 MDPs  FAILS, off by at most 1e+00") == 2
+    lines = [line.split(",")[0] for line in printed.err.splitlines()]
+    assert lines[:3] == ["checking: 1 of 2 MDPs", "checking: 2 of 2 MDPs", "checking: 1 of 3 MDPs"]
+
+
+def test_the_value_of_the_start_is_told_for_each_learner(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    mdp = grid_world(2, 2)  # 4 states, of which the last is the goal
+    first, second = np.eye(4)[[0] * 4], np.eye(4)[[1] * 4]
+    grid = Grid(
+        mdp,
+        steps(mdp, (0, 0, 1), (1, 1, 3), (0, 0, 1)),
+        free=np.array([True, True, False, True]),
+        q={
+            "truth": np.tile([-1.0, -9, -9, -9], (4, 1)),
+            "Q-learning": np.tile([-9.0, -0.5, -9, -9], (4, 1)),
+            "BCQL": np.tile([-1.25, -9.0, -9, -9], (4, 1)),
+        },
+        policies={"truth": first, "Q-learning": second, "BCQL": first},
+        worth={"truth": np.full(4, -1.0), "Q-learning": -20 - np.arange(4), "BCQL": -np.ones(4)},
+    )
+    theory.describe_grid(grid)
+    assert capsys.readouterr().out.splitlines() == [
+        "",
+        "A grid in which each step costs 1; 3 logged steps in 3 episodes, 2 of 8 pairs seen, "
+        "Q0 = 0",
+        "  value of the start      estimate    true value",
+        "  optimal policy             -1.00         -1.00",
+        "  Q-learning on B            -0.50        -20.00",
+        "  BCQL on B                  -1.25         -1.00",
+        "  Q-learning overestimates actions that are not in the batch; BCQL's estimate is true.",
+    ]
+
+
+CAUSES = {
+    "absent data": (np.array([0.1, 0.5, 0.8, 1.0]), np.array([3.0, 2.5, 2.0, 0.25])),
+    "model bias": (np.array([1, 4, 25, 100]), np.array([4.0, 3.0, 2.0, 0.5])),
+    "training mismatch": (np.array([0.0, 0.5, 0.8, 1.0]), np.array([1.5, 1.25, 1.125, 1.0])),
+}
+
+
+def test_each_cause_is_told_from_its_worst_case_to_its_best(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    theory.describe_causes(CAUSES)
+    assert capsys.readouterr().out.splitlines() == [
+        "",
+        "Causes of extrapolation error (Section 3; total error, Eq. 9)",
+        "  absent data          3.000 at 10%, 0.250 at 100% of the pairs in the batch",
+        "  model bias           4.000 at 1, 0.500 at 100 tuples per pair (Eq. 4)",
+        "  training mismatch    1.500 at 0%, 1.000 at 100% of the data from the policy itself "
+        "(Eq. 5)",
+    ]
+
+
+def test_the_picture_of_the_causes_shows_every_number() -> None:
+    drawn = theory.draw_causes(CAUSES).axes
+    assert [axes.get_title() for axes in drawn] == list(CAUSES)
+    assert np.ptp([axes.get_position().y0 for axes in drawn]) < 1e-9  # beside one another
+    assert [axes.get_xlabel() for axes in drawn] == [
+        "share of pairs in the batch",
+        "N(s, a): tuples of each pair",
+        "share of on-policy data",
+    ]
+    for axes, (amounts, errors) in zip(drawn, CAUSES.values(), strict=True):
+        assert axes.get_ylabel() == "error of the policy's value"
+        assert not axes.spines["top"].get_visible()
+        assert not axes.spines["right"].get_visible()
+        line = axes.lines[0]
+        np.testing.assert_allclose(line.get_xydata(), np.stack([amounts, errors], axis=1))
+        assert (line.get_marker(), line.get_linestyle()) == ("o", "-")
+    counted, shares = drawn[1], (drawn[0], drawn[2])
+    for axes in shares:
+        assert len(axes.lines) == 1
+        assert (axes.get_xscale(), axes.get_yscale()) == ("linear", "linear")
+        assert axes.get_ylim()[0] == 0
+        assert axes.get_legend() is None
+    assert (counted.get_xscale(), counted.get_yscale()) == ("log", "log")
+    line, slope = counted.lines  # the slope ends where the errors do: 0.5 at 100, 5 at 1
+    np.testing.assert_allclose(slope.get_xydata(), [[1, 5.0], [4, 2.5], [25, 1.0], [100, 0.5]])
+    assert slope.get_linestyle() == "--"
+    assert slope.get_color() != line.get_color()
+    legend = counted.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["proportional to 1/sqrt(N)"]
+
+
+def test_the_grid_has_the_walls_of_this_map(grid: Grid) -> None:
+    rows = grid.free.reshape(HEIGHT, WIDTH)[::-1]  # y points up
+    assert ["".join(".#"[not free] for free in row) for row in rows] == [
+        ".......",
+        "..#.#..",
+        "..#....",
+        "..#.#..",
+        "....#..",
+    ]
+    assert not grid.mdp.transitions[grid.free][:, :, ~grid.free].any()
+    assert np.flatnonzero(grid.mdp.terminal).tolist() == [GOAL]
+
+
+def test_the_batch_of_the_grid_is_three_episodes_and_what_it_lacks_looks_free(
+    grid: Grid,
+) -> None:
+    assert (grid.batch.next_states == GOAL).sum() == 3
+    assert grid.batch.next_states[-1] == GOAL
+    unseen = ~grid.batch.pairs
+    assert unseen.any()
+    assert not grid.q["Q-learning"][unseen].any()
+
+
+def places(axes: Axes, words: str) -> list[tuple[float, float]]:
+    """Where a picture says something."""
+    return [text.get_position() for text in axes.texts if text.get_text() == words]
+
+
+def luminance(colour: Any) -> float:
+    """As the guidelines for web content define it."""
+    parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
+    return float(np.dot(parts, [0.2126, 0.7152, 0.0722]))
+
+
+def contrast(axes: Axes, text: Text, state: int) -> float:
+    """Of a text to the colour of its cell; at least 3 can be read."""
+    image = axes.images[0]
+    value = image.get_array()[state // WIDTH, state % WIDTH]  # type: ignore[index]
+    shades = luminance(text.get_color()), luminance(image.cmap(image.norm(value))[:3])
+    return (max(shades) + 0.05) / (min(shades) + 0.05)
+
+
+@pytest.mark.parametrize("picture", ["values", "error"])
+def test_pictures_of_the_grid_show_walls_numbers_and_what_is_unknown(
+    picture: str, grid: Grid
+) -> None:
+    names = ("truth", "Q-learning", "BCQL") if picture == "values" else ("Q-learning", "BCQL")
+    figure = theory.draw_values(grid) if picture == "values" else theory.draw_error(grid)
+    *panels, bar = figure.axes
+    assert bar.get_ylabel() == ("value" if picture == "values" else "extrapolation error")
+    assert np.ptp([axes.get_position().y0 for axes in panels]) < 1e-9  # beside one another
+    assert len({axes.get_title() for axes in panels}) == len(panels)
+    lowest = min(grid.believed(name).min() for name in names)
+    for axes, name in zip(panels, names, strict=True):
+        assert name in axes.get_title()
+        assert axes.get_facecolor() == (1, 1, 1, 1)
+        assert [*axes.get_xticks(), *axes.get_yticks()] == []
+        (image,) = axes.images
+        assert image.origin == "lower"
+        assert image.get_clim() == ((lowest, 0) if picture == "values" else (-20, 20))
+        walls = {(x + 0.5, y + 0.5) for x, y in (patch.get_xy() for patch in axes.patches)}  # type: ignore[attr-defined]
+        assert walls == {(s % WIDTH, s // WIDTH) for s in np.flatnonzero(~grid.free).tolist()}
+        for patch in axes.patches:
+            assert (patch.get_width(), patch.get_height()) == (1, 1)  # type: ignore[attr-defined]
+            assert luminance(patch.get_facecolor()[:3]) < 0.2
+        values = grid.believed(name)
+        if picture == "error":
+            values = grid.worth[name] - values
+        known = grid.free & grid.defined(name)
+        shown = np.where(known, values, np.nan).reshape(HEIGHT, WIDTH)
+        np.testing.assert_array_equal(np.ma.filled(image.get_array(), np.nan), shown)  # type: ignore[arg-type]
+        unknown = [(s % WIDTH, s // WIDTH) for s in np.flatnonzero(grid.free & ~known).tolist()]
+        assert places(axes, "?") == unknown
+        assert places(axes, "goal") == [(6, 4)]
+        said = [text for text in axes.texts if text.get_text() not in ("", "?", "goal")]
+        states = np.flatnonzero(known & ~grid.mdp.terminal).tolist()
+        for text, state in zip(said, states, strict=True):
+            digits = 1 if picture == "values" else 0
+            assert text.get_text() == f"{values[state]:.{digits}f}"
+            x, y = text.get_position()
+            assert x == state % WIDTH
+            assert abs(y - state // WIDTH) < 0.5
+            assert contrast(axes, text, state) > 3
+
+
+def test_arrows_point_to_where_the_policy_goes_above_the_number_in_the_cell(grid: Grid) -> None:
+    panels = theory.draw_values(grid).axes[:3]
+    for axes, name in zip(panels, ("truth", "Q-learning", "BCQL"), strict=True):
+        arrows = [text for text in axes.texts if isinstance(text, Annotation)]
+        states = np.flatnonzero(grid.free & grid.defined(name) & ~grid.mdp.terminal).tolist()
+        numbers = [text for text in axes.texts if text.get_text() not in ("", "?", "goal")]
+        for arrow, number, state in zip(arrows, numbers, states, strict=True):
+            cell = np.array([state % WIDTH, state // WIDTH])
+            head, tail = np.array(arrow.xy), np.array(arrow.get_position())
+            way = [(1, 0), (0, 1), (-1, 0), (0, -1)][int(grid.policies[name][state].argmax())]
+            np.testing.assert_allclose((head - tail) / np.linalg.norm(head - tail), way, atol=1e-9)
+            assert np.abs([head - cell, tail - cell]).max() < 0.5
+            assert number.get_position()[1] < min(head[1], tail[1])
+            assert arrow.arrow_patch is not None
+            assert arrow.arrow_patch.get_edgecolor()[:3] == to_rgb(number.get_color())
+            assert type(arrow.arrow_patch.get_arrowstyle()).__name__ == "CurveB"  # a head at xy
