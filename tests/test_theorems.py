@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -751,6 +751,147 @@ def test_a_statement_fails_where_what_it_is_about_is_wrong(
 
 def test_every_statement_is_among_those_that_fail() -> None:
     assert {name for name, _, _, _ in WRONG} == {statement.name for statement in STATEMENTS}
+
+
+class Trial(NamedTuple):
+    """What a statement was tried on."""
+
+    mdp: FiniteMDP
+    batch: TabularBatch
+    drawn: dict[str, int]  # how many episodes, of at most how many steps
+    learnt: dict[str, Any]  # how the learner was called, if there was one
+
+
+def trials_of(name: str, monkeypatch: pytest.MonkeyPatch, cases: int = 12) -> list[Trial]:
+    """What a statement is tried on, without the time that learning takes."""
+    trials: list[Trial] = []
+
+    def collecting(mdp: FiniteMDP, *args: Any, **drawn: int) -> TabularBatch:
+        trials.append(Trial(mdp, collect(mdp, *args, **drawn), drawn, {}))
+        return trials[-1].batch
+
+    def completing(mdp: FiniteMDP, copies: int) -> TabularBatch:
+        trials.append(Trial(mdp, complete_batch(mdp, copies), {}, {}))
+        return trials[-1].batch
+
+    def learning(batch: TabularBatch, initial_q: Doubles, **settings: Any) -> Doubles:
+        trials[-1] = trials[-1]._replace(batch=batch, learnt={"initial_q": initial_q, **settings})
+        return initial_q
+
+    monkeypatch.setattr(theorems, "collect", collecting)
+    monkeypatch.setattr(theorems, "complete_batch", completing)
+    monkeypatch.setattr(theorems, "bcql", learning)
+    monkeypatch.setattr(theorems, "q_learning", learning)
+    statement = next(one for one in STATEMENTS if one.name == name)
+    list(replace(statement, cases=cases).violations(seed=0))
+    assert len(trials) >= cases
+    return trials
+
+
+def test_statements_are_tried_on_as_many_mdps_and_as_exactly_as_their_cost_allows() -> None:
+    assert {one.name: (one.cases, one.tolerance) for one in STATEMENTS} == {
+        "Theorem 1": (20, 1e-2),
+        "Remark 1": (200, 1e-9),
+        "Lemma 1": (200, 1e-9),
+        "Theorem 2": (200, 1e-9),
+        "Theorem 3": (20, 1e-2),
+        "Theorem 4": (100, 1e-9),
+        "Section 4.1": (200, 1e-9),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "discounts", "episodes", "time_limit", "per_tuple"),
+    [
+        ("Theorem 1", (4, 2, 4), {True: 0.7, False: 0.2}, 3, 10, 20_000),
+        ("Remark 1", (6, 3, 6), {True: 0.9, False: 0.9}, 3, 8, None),
+        ("Theorem 2", (6, 3, 6), {True: 0.9}, 3, 10, None),
+        ("Theorem 4", (5, 3, 5), {True: 0.3}, 3, 10, 3_000),
+        ("Section 4.1", (6, 3, 6), {True: 0.5}, 1, 40, 2_000),
+    ],
+)
+def test_what_a_statement_is_tried_on(
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    shape: tuple[int, ...],
+    discounts: dict[bool, float],
+    episodes: int,
+    time_limit: int,
+    per_tuple: int | None,
+) -> None:
+    trials = trials_of(name, monkeypatch)
+    assert {trial.mdp.is_deterministic for trial in trials} == set(discounts)
+    for mdp, batch, drawn, learnt in trials:
+        assert mdp.transitions.shape == shape
+        assert mdp.discount == discounts[mdp.is_deterministic]
+        assert drawn == {"episodes": episodes, "time_limit": time_limit}
+        if learnt:
+            assert learnt["updates"] == per_tuple * len(batch)
+            assert learnt["discount"] == mdp.discount
+            assert np.ptp(learnt["initial_q"]) > 0
+    assert any(trial.learnt for trial in trials) == (per_tuple is not None)
+
+
+def test_theorem_3_is_tried_on_ten_tuples_of_each_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    trials = trials_of("Theorem 3", monkeypatch)
+    for mdp, batch, _, learnt in trials:
+        assert mdp.transitions.shape == (4, 2, 4)
+        assert (batch.counts.sum(axis=2)[~mdp.terminal] == 10).all()
+        assert learnt["updates"] == 40_000 * (2 * 3)  # pairs
+    assert {trial.mdp.discount for trial in trials} == {0.2, 0.7}
+
+
+@pytest.mark.parametrize("name", ["Theorem 1", "Theorem 3"])
+def test_sampling_has_another_seed_for_each_mdp_and_little_noise(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    trials = trials_of(name, monkeypatch)
+    seeds = [trial.learnt["seed"] for trial in trials]
+    assert len(set(seeds)) == len(seeds)
+    assert 2**30 < max(seeds) < 2**31
+    for mdp, _, _, learnt in trials:
+        if not mdp.is_deterministic:
+            assert (np.ptp(mdp.rewards, axis=2) == 0).all()  # they depend only on the pair
+            assert np.ptp(mdp.rewards[~mdp.terminal]) > 0
+            assert mdp.rewards.min() >= 0
+            assert mdp.rewards.max() <= 1
+        if name == "Theorem 1":
+            assert learnt["initial_q"].min() >= 0
+            assert learnt["initial_q"].max() <= 1
+
+
+def test_about_half_of_the_mdps_to_sample_from_are_stochastic() -> None:
+    mdps = [theorems.sampled_mdp(np.random.default_rng([0, case])) for case in range(300)]
+    assert 120 < sum(mdp.is_deterministic for mdp in mdps) < 180
+
+
+def test_section_4_1_is_about_episodes_that_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    for mdp, batch, _, learnt in trials_of("Section 4.1", monkeypatch):
+        assert bool(learnt) == bool(mdp.terminal[batch.next_states[-1]])
+
+
+def test_the_largest_difference_is_absolute_over_all_and_nan_if_one_is() -> None:
+    assert theorems.largest(np.array([[1.0, -4.0], [2.0, 3.0]]), 0.5) == 4.0
+    assert theorems.largest(-5.0, np.array([1.0])) == 5.0
+    assert theorems.largest(0.5, np.array([0.25])) == 0.5
+    assert np.isnan(theorems.largest(np.array([1.0, np.nan]), 2.0))
+
+
+def test_an_error_is_missed_only_if_no_one_step_reward_shows_it() -> None:
+    mdp = small_mdp({(0, 0): {1: (0.5, 0.0), 2: (0.5, 0.0)}}, states=3, terminal=(1, 2))
+    always, both = np.ones((3, 1)), steps(mdp, (0, 0, 1), (0, 0, 2))
+    assert theorems.missed_by_all_rewards(mdp, both, always, 0, 0) == 1.0
+    biased = steps(mdp, (0, 0, 1), (0, 0, 1), (0, 0, 2))
+    assert theorems.missed_by_all_rewards(mdp, biased, always, 0, 0) == 0.0
+
+
+def test_the_best_value_is_found_among_the_allowed_maps_alone() -> None:
+    moves = {(0, 0): {1: (1.0, 1.0)}, (0, 1): {1: (1.0, 3.0)}, (1, 1): {2: (1.0, 4.0)}}
+    mdp = small_mdp(moves, states=3, terminal=(2,))
+    some = np.array([[True, False], [False, True], [False, False]])
+    close(theorems.best_value(mdp, some), [[1 + 0.5 * 4, 3 + 0.5 * 4], [0.5 * 4, 4], [0, 0]])
+    none = np.zeros((3, 2), bool)  # what no policy reaches is worth nothing
+    close(theorems.best_value(mdp, none), [[1, 3], [0, 4], [0, 0]])
 
 
 # Section 3's causes

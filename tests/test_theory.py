@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 from matplotlib.text import Annotation, Text
 
 from bcq.cli.application import main
@@ -36,6 +37,11 @@ WIDTH, HEIGHT, GOAL = 7, 5, 34  # of the grid
 @pytest.fixture(scope="module")
 def grid() -> Grid:
     return learn_grid(0)
+
+
+@pytest.fixture(scope="module")
+def pictures(grid: Grid) -> dict[str, Figure]:
+    return {"values": theory.draw_values(grid), "error": theory.draw_error(grid)}
 
 
 @pytest.fixture(autouse=True)
@@ -165,8 +171,8 @@ def test_each_cause_alone_makes_an_error_that_goes_with_it() -> None:
     assert slope == pytest.approx(-0.5, abs=0.15)  # the error of an average of N
 
 
-def test_the_picture_of_the_grid_says_each_value(grid: Grid) -> None:
-    panels = theory.draw_values(grid).axes[:3]
+def test_the_picture_of_the_grid_says_each_value(grid: Grid, pictures: dict[str, Figure]) -> None:
+    panels = pictures["values"].axes[:3]
     for axes, name in zip(panels, ("truth", "Q-learning", "BCQL"), strict=True):
         shown = grid.free & grid.defined(name) & ~grid.mdp.terminal
         values = sorted(f"{value:.1f}" for value in grid.believed(name)[shown])
@@ -367,11 +373,10 @@ def contrast(axes: Axes, text: Text, state: int) -> float:
 
 @pytest.mark.parametrize("picture", ["values", "error"])
 def test_pictures_of_the_grid_show_walls_numbers_and_what_is_unknown(
-    picture: str, grid: Grid
+    picture: str, grid: Grid, pictures: dict[str, Figure]
 ) -> None:
     names = ("truth", "Q-learning", "BCQL") if picture == "values" else ("Q-learning", "BCQL")
-    figure = theory.draw_values(grid) if picture == "values" else theory.draw_error(grid)
-    *panels, bar = figure.axes
+    *panels, bar = pictures[picture].axes
     assert bar.get_ylabel() == ("value" if picture == "values" else "extrapolation error")
     assert np.ptp([axes.get_position().y0 for axes in panels]) < 1e-9  # beside one another
     assert len({axes.get_title() for axes in panels}) == len(panels)
@@ -408,8 +413,10 @@ def test_pictures_of_the_grid_show_walls_numbers_and_what_is_unknown(
             assert contrast(axes, text, state) > 3
 
 
-def test_arrows_point_to_where_the_policy_goes_above_the_number_in_the_cell(grid: Grid) -> None:
-    panels = theory.draw_values(grid).axes[:3]
+def test_arrows_point_to_where_the_policy_goes_above_the_number_in_the_cell(
+    grid: Grid, pictures: dict[str, Figure]
+) -> None:
+    panels = pictures["values"].axes[:3]
     for axes, name in zip(panels, ("truth", "Q-learning", "BCQL"), strict=True):
         arrows = [text for text in axes.texts if isinstance(text, Annotation)]
         states = np.flatnonzero(grid.free & grid.defined(name) & ~grid.mdp.terminal).tolist()
