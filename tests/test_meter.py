@@ -230,6 +230,46 @@ def test_distances_and_ranges_by_hand() -> None:
     assert compare(np.array([[0.0, 1.0]], np.float32), near) == (1.0, 0.0)  # ends are inside
 
 
+def test_each_state_is_compared_with_its_own_neighbours() -> None:
+    near = np.array([[[0.0, 0.0], [1.0, 1.0]], [[5.0, 5.0], [6.0, 7.0]]], np.float32)
+    actions = np.array([[-1.0, 1.5], [4.0, 6.5]], np.float32)
+    distance, outside = compare(actions, near)
+    assert distance == pytest.approx(3.25**0.5)  # to the first neighbour of each
+    assert outside == 0.75
+
+
+def test_figures_that_a_learner_does_not_have_are_none() -> None:
+    plain = Meter(0.5, 0.25, 0.1, 0.2)
+    assert plain.summary() == {
+        "extrapolation_meter": 2.0,
+        "distance": 0.5,
+        "data_distance": 0.25,
+        "outside": 0.1,
+        "data_outside": 0.2,
+        "reconstruction": None,
+        "data_reconstruction": None,
+        "latents_beyond_clip": None,
+        "perturbations_near_limit": None,
+        "reconstruction_ratio": None,
+    }
+    assert replace(plain, reconstruction=1.0).reconstruction_ratio is None
+    assert replace(plain, data_reconstruction=1.0).reconstruction_ratio is None
+    assert replace(plain, probability=0.25).summary()["probability"] == 0.25
+    assert "data_probability" not in replace(plain, probability=0.25).summary()
+
+
+def test_neighbours_are_found_as_well_far_from_zero() -> None:
+    dataset = make_batch(rows=80)
+    moved = dataset.observations + np.float32(10_000)
+    columns = {**dataset.columns().arrays, "observations": moved}
+    far = Dataset.from_columns(Columns("far", columns, Provenance()), dataset.bounds)
+    exact = moved.astype(float) / moved.astype(float).std(axis=0)
+    for row, found in enumerate(nearest_rows(far, np.arange(80))):
+        distances = np.linalg.norm(exact - exact[row], axis=1)
+        distances[row] = np.inf
+        assert distances[found].max() < np.sort(distances)[9] + 1e-6
+
+
 def test_a_learner_with_a_vae_is_also_measured_by_it() -> None:
     dataset = make_batch()
     config = bcq.VAEBCConfig(vae_hidden_sizes=(32, 32))
@@ -299,6 +339,8 @@ def test_bcqs_own_signs_of_strain_by_hand() -> None:
     at_ease = with_last_layers([1.0, -1.0], [0.4, -0.4, 0, 0, 9, 9, 9, 9])  # J = 4, log sigmas
     assert at_ease.perturbations_near_limit == 0  # tanh 1 = 0.76
     assert at_ease.latents_beyond_clip == 0
+    at_the_clip = with_last_layers([1.0, -1.0], [0.5, -0.5, 0, 0, 9, 9, 9, 9])
+    assert at_the_clip.latents_beyond_clip == 0
     for moved, mean in ((-9.0, 0.6), (9.0, -0.6)):
         strained = with_last_layers([1.0, moved], [mean, -0.4, 0, 0, 9, 9, 9, 9])
         assert strained.perturbations_near_limit == 0.5

@@ -401,6 +401,8 @@ def test_pictures_of_the_grid_show_walls_numbers_and_what_is_unknown(
         np.testing.assert_array_equal(np.ma.filled(image.get_array(), np.nan), shown)  # type: ignore[arg-type]
         unknown = [(s % WIDTH, s // WIDTH) for s in np.flatnonzero(grid.free & ~known).tolist()]
         assert places(axes, "?") == unknown
+        questions = [text for text in axes.texts if text.get_text() == "?"]
+        assert all(0.1 < luminance(text.get_color()) < 0.5 for text in questions)  # grey
         assert places(axes, "goal") == [(6, 4)]
         said = [text for text in axes.texts if text.get_text() not in ("", "?", "goal")]
         states = np.flatnonzero(known & ~grid.mdp.terminal).tolist()
