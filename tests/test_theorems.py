@@ -930,6 +930,35 @@ def test_training_mismatch_needs_a_model_that_cannot_fit_all() -> None:
     close(error_of_training_mismatch(mdp, policy, behaviour, exact, shares), 0.0)
 
 
+def test_absent_data_by_hand() -> None:
+    moves = {(0, 0): {1: (1.0, 1.0)}, (0, 1): {1: (1.0, 1.0)}}
+    mdp = small_mdp(moves, states=2, terminal=(1,))
+    either, random = np.full((2, 2), 0.5), np.random.default_rng(0)
+    shares = np.array([0.01, 0.5, 1.0])  # one pair, one pair, both
+    # A pair that is absent is believed to earn nothing; the start has half of the visits.
+    found = error_of_absent_data(mdp, either, no_values(mdp), shares, random)
+    close(found, [0.5 * 0.5, 0.5 * 0.5, 0.0])
+    found = error_of_absent_data(mdp, either, no_values(mdp) + 0.2, shares, random)
+    close(found, [0.5 * 0.5 * 0.8, 0.5 * 0.5 * 0.8, 0.0])
+
+
+def test_model_bias_by_hand() -> None:
+    mdp = small_mdp({(0, 0): {1: (0.5, 0.0), 2: (0.5, 1.0)}}, states=3, terminal=(1, 2))
+    found = error_of_model_bias(mdp, np.ones((3, 1)), np.array([1]), np.random.default_rng(0))
+    close(found, [0.5 * 0.5])  # one tuple says 0 or 1, the truth is 0.5
+
+
+def test_training_mismatch_by_hand() -> None:
+    moves = {(0, 0): {1: (1.0, 1.0)}, (0, 1): {1: (1.0, 3.0)}}
+    mdp = small_mdp(moves, states=2, terminal=(1,))
+    policy, behaviour = np.tile([0.75, 0.25], (2, 1)), np.tile([0.25, 0.75], (2, 1))
+    constant = np.ones((2, 2, 1))  # the model knows only one number: the mean of the data
+    shares = np.array([0.0, 0.5, 1.0])
+    found = error_of_training_mismatch(mdp, policy, behaviour, constant, shares)
+    means = np.array([0.25 * 1 + 0.75 * 3, 2.0, 0.75 * 1 + 0.25 * 3])
+    close(found, 0.75 * np.abs(means - 1) + 0.25 * np.abs(means - 3))
+
+
 # Speed
 
 
