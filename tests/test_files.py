@@ -7,8 +7,11 @@ import pytest
 
 from bcq.system.errors import InputError
 from bcq.system.files import (
+    as_json_lines,
     last_line,
+    locked,
     make_directory,
+    read_json,
     replacing,
     require_regular,
     write_json,
@@ -133,3 +136,40 @@ def test_the_last_line_of_a_log_is_its_last_words(text: bytes, line: str, tmp_pa
     (tmp_path / "log").write_bytes(text)
     assert last_line(tmp_path / "log") == line
     assert last_line(tmp_path / "missing") == "it ended without output"
+
+
+def test_a_folder_is_locked_until_the_writer_has_finished(tmp_path: Path) -> None:
+    with locked(tmp_path):
+        words = f"{tmp_path}: another process is writing to this folder"
+        with pytest.raises(InputError, match=words), locked(tmp_path):
+            pytest.fail("locked twice")
+    with locked(tmp_path):
+        assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+
+
+def test_a_folder_that_cannot_be_locked_is_named(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    with pytest.raises(InputError, match=f"cannot write {missing / '.lock'}: No such file"):
+        locked(missing).__enter__()
+    (tmp_path / ".lock").mkdir()
+    with pytest.raises(InputError, match=r"\.lock: is a folder"):
+        locked(tmp_path).__enter__()
+
+
+def test_rows_of_json_are_one_a_line_and_have_only_numbers() -> None:
+    assert as_json_lines([{"a": 1}, {"b": [0.5, None]}]) == '{"a": 1}\n{"b": [0.5, null]}\n'
+    assert as_json_lines([]) == ""
+    with pytest.raises(ValueError, match="JSON"):
+        as_json_lines([{"a": float("nan")}])
+
+
+def test_what_is_no_json_object_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "notes.json"
+    path.write_text('{"größe": 1}', encoding="utf-8")
+    assert read_json(path) == {"größe": 1}
+    with pytest.raises(InputError, match="is a folder"):
+        read_json(tmp_path)
+    for text, words in (("{", "cannot be read as JSON"), ("[1]", "must contain a JSON object")):
+        path.write_text(text)
+        with pytest.raises(InputError, match=f"{path}: {words}"):
+            read_json(path)

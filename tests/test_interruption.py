@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -312,3 +313,38 @@ def test_watching_ends() -> None:
             interruption.check()
     assert not interruption.requested()
     assert [signal.getsignal(number) for number in interruption.SIGNALS] == before
+
+
+def test_a_thread_leaves_signals_to_the_main_one() -> None:
+    before, seen = signal.getsignal(TERMINATE), list[object]()
+
+    def work() -> None:
+        with interruption.watched():
+            seen.append(signal.getsignal(TERMINATE))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [before]
+
+
+def test_a_signal_that_was_ignored_stays_ignored_and_the_other_is_watched() -> None:
+    before = signal.signal(TERMINATE, signal.SIG_IGN)
+    try:
+        with interruption.watched():
+            assert signal.getsignal(TERMINATE) == signal.SIG_IGN
+            assert signal.getsignal(INTERRUPT) is interruption.on_signal
+        assert signal.getsignal(TERMINATE) == signal.SIG_IGN
+    finally:
+        signal.signal(TERMINATE, before)
+
+
+def test_watching_leaves_no_thread_and_no_wakeup_behind() -> None:
+    threads = threading.active_count()
+    with interruption.watched():
+        assert threading.active_count() == threads + 1
+    begun = time.monotonic()
+    while threading.active_count() > threads:
+        assert time.monotonic() - begun < PATIENCE
+        time.sleep(0.001)
+    assert signal.set_wakeup_fd(-1) == -1

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
@@ -197,3 +198,12 @@ def test_the_line_of_agreement_begins_at_the_smallest_number(
 def test_every_algorithm_has_a_colour() -> None:
     assert COLOURS.keys() == ALGORITHMS.keys()
     assert COLOURS["discrete-dqn"] == COLOURS["dqn"] != COLOURS["bcq"]
+    okabe_ito = "0072b2 d55e00 cc79a7 009e73 e69f00 56b4e9".split()
+    assert sorted(set(COLOURS.values())) == sorted(f"#{colour}" for colour in okabe_ito)
+    assert BATCH_COLOUR == "#000000"
+
+
+def test_figures_have_no_frame_and_small_letters() -> None:
+    for side in ("top", "right"):
+        assert mpl.rcParams[f"axes.spines.{side}"] is False
+    assert mpl.rcParams["font.size"] == 10

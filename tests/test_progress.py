@@ -1,6 +1,7 @@
 """Progress: a bar for people, lines for logs, silence on request."""
 
 import io
+import os
 import sys
 import time
 from pathlib import Path
@@ -99,6 +100,57 @@ def test_silence_is_silent_and_ends(
     assert shown.getvalue() == ""
     progress.say("warning: heard")
     assert shown.getvalue() == "bcq: warning: heard\n"
+
+
+@pytest.mark.parametrize("screen", [io.StringIO, Screen])
+def test_a_loop_that_is_not_shown_is_counted_in_silence(
+    screen: type[io.StringIO], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", shown := screen())
+    with progress.Progress("exploring", 40, "step", shown=False) as bar:
+        clock.now += 60
+        bar.advance()
+    assert shown.getvalue() == ""
+    assert bar.done == 1
+
+
+def test_a_bar_goes_on_where_the_work_was_and_ends_its_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stderr", screen := Screen())
+    with progress.Progress("exploring", 40, "step", done=10) as bar:
+        bar.advance(20)
+    assert "| 10/40 [" in screen.getvalue()
+    assert "| 30/40 [" in screen.getvalue().splitlines()[-1]
+    assert screen.getvalue().endswith("\n")
+
+
+def test_each_item_is_one_unit_of_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", screen := Screen())
+    assert list(progress.over([3, 1, 2], "measuring", "job")) == [3, 1, 2]
+    assert "measuring: 100%" in screen.getvalue()
+    assert "| 3/3 [" in screen.getvalue()
+
+
+def test_without_progress_no_end_is_promised(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with progress.Progress("exploring", 40, "step") as bar:
+        clock.now += 10
+        bar.advance(0)
+    assert capsys.readouterr().err == "exploring: 0 of 40 steps, 0/s\n"
+
+
+def test_what_is_written_after_the_reader_left_goes_nowhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader, writer = os.pipe()
+    stream = os.fdopen(writer, "w", buffering=1)
+    monkeypatch.setattr(sys, "stderr", stream)
+    os.close(reader)
+    progress.say("warning: nobody hears it")
+    stream.write("nor this\n")
+    stream.close()  # what was kept for a reader is gone too
 
 
 def test_a_reader_that_left_stops_nothing(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
