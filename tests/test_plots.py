@@ -198,7 +198,7 @@ def test_the_line_of_agreement_begins_at_the_smallest_number(
 def test_every_algorithm_has_a_colour() -> None:
     assert COLOURS.keys() == ALGORITHMS.keys()
     assert COLOURS["discrete-dqn"] == COLOURS["dqn"] != COLOURS["bcq"]
-    okabe_ito = "0072b2 d55e00 cc79a7 009e73 e69f00 56b4e9".split()
+    okabe_ito = ["0072b2", "d55e00", "cc79a7", "009e73", "e69f00", "56b4e9"]
     assert sorted(set(COLOURS.values())) == sorted(f"#{colour}" for colour in okabe_ito)
     assert BATCH_COLOUR == "#000000"
 
