@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import h5py
 import jax
@@ -24,10 +24,13 @@ from bcq.algorithms import ALGORITHMS
 from bcq.cli import application as cli
 from bcq.cli.application import main
 from bcq.cli.training import as_text
-from bcq.cli.verbs import beside
+from bcq.cli.verbs import beside, say_choices
+from bcq.collection.experts import Expert
+from bcq.data.bounds import ActionBounds, Choices, TaskSpec
 from bcq.paper import reproduce
 from bcq.runs.schedules import Schedule
 from bcq.system.errors import InterruptionError
+from bcq.training.policy import Policy
 from conftest import ROWS, BatchFile
 
 TINY = (
@@ -589,6 +592,101 @@ def test_what_is_known_of_a_log_reaches_its_reader() -> None:
     assert actions == ((-1.0,), (2.0,), None)
     options = parsed("inspect", "a.csv", "--action-margin", "0.5").reading.options()
     assert (options.columns, options.environment, options.action_margin) == ({}, None, 0.5)
+
+
+def test_how_a_log_is_read_reaches_its_reader_if_it_is_given() -> None:
+    usual = parsed("inspect", "a.csv").reading.options()
+    how = (usual.action_kind, usual.step_format, usual.missing, usual.lags)
+    assert how == ("auto", None, "refuse", 0)
+    given = ("--action-kind", "discrete", "--step-format", "%d", "--missing", "fill", "--lags", "2")
+    options = parsed("inspect", "a.csv", *given).reading.options()
+    how = (options.action_kind, options.step_format, options.missing, options.lags)
+    assert how == ("discrete", "%d", "fill", 2)
+    bounds = options.bounds_of("Pendulum-v1")
+    assert bounds is not None
+    assert (bounds.low.tolist(), bounds.high.tolist()) == ([-2], [2])
+
+
+@pytest.mark.parametrize(
+    ("count", "end"), [(2, "0, 1)"), (16, "14, 15)"), (17, "14, 15, ...)"), (40, "14, 15, ...)")]
+)
+def test_at_most_sixteen_choices_are_listed(
+    count: int, end: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    say_choices(TaskSpec(3, Choices([str(i) for i in range(count)])))
+    said = capsys.readouterr().err
+    assert said.startswith(f"bcq: actions: {count} choices (0, 1")
+    assert said.endswith(f"{end}\n")
+
+
+class Asked(Exception):  # noqa: N818 - no error: the work would begin here
+    """With what a function was called."""
+
+
+def asked_of(monkeypatch: pytest.MonkeyPatch, function: str, *arguments: str) -> Any:
+    """What a command calls a function with, which then does nothing."""
+
+    def ask(*given: Any, **named: Any) -> None:
+        raise Asked(given, named)
+
+    monkeypatch.setattr(function, ask)
+    with pytest.raises(Asked) as caught:
+        parsed(*arguments)()
+    return caught.value.args
+
+
+@pytest.mark.parametrize("recipe", ["final-buffer", "concurrent"])
+def test_what_is_said_of_an_agent_reaches_it(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ("--transitions", "500", "--seed", "3", "--noise", "0.25", "--random-steps", "7")
+    given, named = asked_of(
+        monkeypatch,
+        "bcq.cli.collecting.collect_behaviour_to",
+        *("collect", recipe, *OUT, *options, "--keep", "all"),
+    )
+    path, name, schedule = given
+    assert (path, name, named) == (Path("a.hdf5"), recipe, {})
+    assert (schedule.env, schedule.steps, schedule.seed) == ("Hopper-v5", 500, 3)
+    assert (schedule.noise, schedule.random_steps, schedule.keep) == (0.25, 7, "all")
+
+
+def test_what_is_said_of_a_recipe_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def recipe_of(name: str, *options: str) -> Any:
+        arguments = ("collect", name, *OUT, "--transitions", "500", "--seed", "3", *options)
+        given, _ = asked_of(monkeypatch, "bcq.cli.collecting.collect_to", *arguments)
+        path, recipe = given
+        assert path == Path("a.hdf5")
+        assert (recipe.name, recipe.environment) == (name, "Hopper-v5")
+        assert (recipe.transitions, recipe.seed) == (500, 3)
+        return recipe
+
+    def found(source: str, environment: str) -> Any:
+        task = TaskSpec(11, ActionBounds(-np.ones(3), np.ones(3)))
+        return Expert(f"number {source}", environment, Policy(cast(Any, None), task), {})
+
+    monkeypatch.setattr("bcq.cli.collecting.find", found)
+    assert recipe_of("random").behaviour.description == "uniform"
+    behaviour = recipe_of("imitation", "--policy", "4").behaviour
+    assert (behaviour.expert.name, behaviour.noise) == ("number 4", 0)
+    options = ("--policy", "2", "--noise", "0.5", "--random-probability", "0.25")
+    behaviour = recipe_of("imperfect", *options).behaviour
+    assert behaviour.expert.name == "number 2"
+    assert (behaviour.noise, behaviour.random_probability) == (0.5, 0.25)
+
+
+@pytest.mark.parametrize("name", ["cheetah", "pendulum"])
+def test_what_is_said_of_a_demo_reaches_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ("--out", "here", "--steps", "300", "--seed", "4")
+    given, named = asked_of(monkeypatch, f"bcq.paper.demo.{name}", "demo", name, *options)
+    assert (given, named) == ((Path("here"),), {"steps": 300, "seed": 4})
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_help_says_what_each_verb_is_for(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([verb, "--help"], ["--help"]):
+        with pytest.raises(SystemExit):
+            main(arguments)
+        said = " ".join(re.sub(r"[^\x20-\x7e]", " ", capsys.readouterr().out).split())
+        assert cli.VERBS[verb][1].rstrip(".") in said, arguments
 
 
 @pytest.mark.parametrize(

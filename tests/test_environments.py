@@ -8,6 +8,8 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box, Discrete, MultiBinary
 
+from bcq.cli.verbs import existing
+from bcq.collection.agents import config_for
 from bcq.data.bounds import Choices, TaskSpec
 from bcq.simulation.environments import (
     make,
@@ -136,3 +138,18 @@ def test_names_out_of_files_must_be_known_already() -> None:
 def test_an_environment_without_a_name_or_a_simulator_has_no_state() -> None:
     assert simulator_state(Odd()) is None
     assert simulator_state(make(NAME)) is None
+
+
+def test_an_environment_that_was_only_asked_about_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed: list[Any] = []
+    register(monkeypatch, close=lambda self: closed.append(self))  # noqa: PLW0108 - a method
+    for times, ask in enumerate((registered_bounds, existing, config_for), start=1):
+        assert ask(NAME) is not None
+        assert len(closed) == times
+
+
+def test_an_observation_may_be_a_list_of_numbers() -> None:
+    observation: Any = [0.5, 1.0, 0.0]
+    assert make(NAME).reset(options={"observation": observation})[0] is observation

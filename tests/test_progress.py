@@ -49,6 +49,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_a_log_gets_a_line_every_ten_seconds(
     clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    clock.now = 500.0
     with progress.Progress("training", 10_000, "update", done=1_000) as bar:
         bar.note("return -3.5 at 1000")
         for _ in range(44):
