@@ -276,6 +276,29 @@ def test_progress_is_counted_in_transitions_and_no_further(
     assert sum(advances) == 97
 
 
+def test_progress_is_shown_while_a_file_is_collected(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("bcq.system.progress.EVERY", 0.0)
+    recipe = random_batch(NAME, transitions=15)
+    collect(recipe)
+    assert capsys.readouterr().err == ""
+    collect_to(tmp_path / "batch.hdf5", recipe)
+    lines = [line.split(",")[0] for line in capsys.readouterr().err.splitlines()]
+    assert lines == ["collecting: 10 of 15 steps", "collecting: 15 of 15 steps"]
+
+
+def test_everything_that_a_batch_depends_on_is_noted() -> None:
+    assert random_batch(NAME, transitions=7, seed=3).settings() == {
+        "recipe": "random",
+        "environment": NAME,
+        "behaviour": "uniform",
+        "transitions": 7,
+        "seed": 3,
+        "version": bcq.__version__,
+    }
+
+
 def test_only_a_collection_that_can_go_on_and_is_not_done_is_interrupted(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -39,6 +39,7 @@ def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:
     with replacing(path) as temporary:
         temporary.write_text("half of it")
         assert temporary.parent == tmp_path
+        assert temporary.name == f".note.txt.{os.getpid()}.tmp"  # hidden
         assert path.read_text() == "old"
     assert path.read_text() == "half of it"
 
