@@ -127,6 +127,17 @@ def test_a_complete_batch_has_every_pair_in_exact_proportion(seed: int) -> None:
     assert not batch.counts[mdp.terminal].any()
 
 
+def test_a_complete_batch_does_not_stumble_over_rounding() -> None:
+    assert 0.29 * 100 < 29
+    mdp = small_mdp({(0, 0): {1: (0.29, 0.0), 2: (0.71, 0.0)}}, states=3, terminal=(1, 2))
+    assert complete_batch(mdp, 100).counts[0, 0].tolist() == [0, 29, 71]
+
+
+def test_collecting_with_what_is_no_policy_is_refused() -> None:
+    with pytest.raises(InputError, match="policy: is not a distribution at state 0"):
+        collect(LINE, np.full((6, 2), 0.6), np.random.default_rng(0), episodes=1, time_limit=1)
+
+
 def test_a_complete_batch_that_cannot_match_the_probabilities_is_refused() -> None:
     mdp = small_mdp({(0, 0): {0: (0.5, 0.0), 1: (0.5, 0.0)}}, states=2, terminal=(1,))
     assert len(complete_batch(mdp, 4)) == 4
@@ -372,6 +383,9 @@ def two_tuples(**changes: object) -> TabularBatch:
         ("rewards", [0.0, np.nan], "rewards, tuple 1: nan is not finite"),
         ("rewards", [np.inf, 0.0], "rewards, tuple 0: inf is not finite"),
         ("terminal", [False, True], "states, tuple 1: 1 is terminal"),
+        ("states", [0.0, 1.0], "states: contains float64, not integers"),
+        ("actions", [True, False], "actions: contains bool, not integers"),
+        ("next_states", [1.0, 0.0], "next_states: contains float64, not integers"),
         ("states", [0], "rewards: has shape (2,), not (1,)"),
         ("actions", [0], "actions: has shape (1,), not (2,)"),
         ("next_states", [[1], [0]], "next_states: has shape (2, 1), not (2,)"),
