@@ -1,5 +1,6 @@
 """Finite MDPs: exact solutions, where policies go, the made-up ones, and what is refused."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import product
 
@@ -187,6 +188,20 @@ def test_random_mdps_are_of_the_kind_and_sizes_asked_for(deterministic: bool) ->
         close(mdp.transitions * 5, np.rint(mdp.transitions * 5))
 
 
+def test_sizes_that_are_not_given_are_small() -> None:
+    mdp = random_mdp(np.random.default_rng(0))
+    assert (mdp.transitions.shape, mdp.discount) == ((6, 3, 6), 0.9)
+    assert mdp.is_deterministic
+    close(mdp.start, [1 / 5] * 5 + [0])
+    stochastic = random_mdp(np.random.default_rng(0), deterministic=False)
+    close(stochastic.transitions * 10, np.rint(stochastic.transitions * 10))
+    assert (np.rint(stochastic.transitions * 10) % 2 == 1).any()  # tenths, not fifths
+    grid = grid_world()
+    assert (grid.transitions.shape, grid.discount) == ((30, 4, 30), 0.95)
+    assert grid.transitions[0].argmax(axis=1).tolist() == [1, 6, 0, 0]  # six in a row
+    assert toy_mdp().discount == 0.9
+
+
 def test_a_random_mdp_is_made_by_its_seed() -> None:
     first, again, other = (random_mdp(np.random.default_rng(seed)) for seed in (1, 1, 2))
     assert (first.transitions == again.transitions).all()
@@ -258,6 +273,18 @@ def test_numbers_that_make_no_mdp_are_refused(
     with pytest.raises(InputError) as caught:
         replace(mdp, **changed(mdp, name, index, value))  # type: ignore[arg-type]
     assert str(caught.value).startswith(complaint)
+
+
+def test_probabilities_may_be_off_by_rounding_alone() -> None:
+    mdp = toy_mdp()
+    for off, refused in ((0.5e-9, False), (-0.5e-9, False), (1.5e-9, True), (-1.5e-9, True)):
+        ends = pytest.raises(InputError, match="distribution") if refused else nullcontext()
+        with ends:
+            replace(mdp, **changed(mdp, "transitions", (0, 1, 1), 1 + off))  # type: ignore[arg-type]
+        with ends:
+            replace(mdp, start=np.array([1 + off, 0.0]))
+        with ends:
+            visitation(mdp, np.array([[1.0, 0.0], [0.5, 0.5 + off]]))
 
 
 def test_negative_probabilities_are_refused_though_they_sum_to_one() -> None:
