@@ -198,6 +198,11 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, kind: np.dtype[
         log.append(some_rows(1, kind))
 
 
+def test_a_folder_is_no_file_of_rows(tmp_path: Path, kind: np.dtype[Any]) -> None:
+    with pytest.raises(InputError, match="is a folder"):
+        RowFile(tmp_path, kind)
+
+
 # On the device
 
 

@@ -4,6 +4,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 import bcq
 
 # A room may import only from rows below its own. Inside a room, files may import one another.
@@ -91,3 +93,12 @@ def test_nothing_reads_or_writes_pickles_or_evaluates_text() -> None:
         text = path.read_text()
         assert not names & {"eval", "exec", "compile"}, path
         assert "pickle" not in text.replace("no pickle", ""), path
+
+
+def test_every_public_name_is_there_when_it_is_asked_for() -> None:
+    for name in bcq.__all__:
+        assert getattr(bcq, name).__name__ == name
+        assert name in dir(bcq)
+    assert bcq.DiscreteDQNConfig.__module__.startswith("bcq.algorithms.")
+    with pytest.raises(AttributeError, match="module 'bcq' has no attribute 'nothing'"):
+        bcq.nothing  # type: ignore[attr-defined] # noqa: B018

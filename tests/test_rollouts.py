@@ -181,3 +181,18 @@ def test_observations_in_double_precision_are_acted_on_in_single_precision(
 
     steps = list(lockstep(environments, fine, watching))
     assert {*seen, *(step.observations.dtype for step in steps)} == {np.dtype(np.float32)}
+
+
+def test_whole_numbers_become_rewards_ends_and_observations_of_one_type() -> None:
+    class Whole(Scripted):
+        def step(self, action: NDArray[np.float32]) -> Any:
+            seen, _, terminated, truncated, _ = super().step(action)
+            return seen.astype(int), 3, int(terminated), int(truncated), {}
+
+    environments = [Whole(0, 2), Whole(1, 1, truncates=True)]
+    steps = list(lockstep(environments, first_observations([*environments]), numbered_actions))
+    assert [step.episodes.tolist() for step in steps] == [[0, 1], [0]]
+    for step in steps:
+        assert step.rewards.dtype == np.float64
+        assert step.next_observations.dtype == np.float32
+        assert step.terminated.dtype == step.truncated.dtype == np.bool_
