@@ -1,5 +1,6 @@
 """Environments by name: what they pass on, and what they are refused for."""
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -145,7 +146,8 @@ def test_an_environment_that_was_only_asked_about_is_closed(
 ) -> None:
     closed: list[Any] = []
     register(monkeypatch, close=lambda self: closed.append(self))  # noqa: PLW0108 - a method
-    for times, ask in enumerate((registered_bounds, existing, config_for), start=1):
+    asking: tuple[Callable[[str], object], ...] = (registered_bounds, existing, config_for)
+    for times, ask in enumerate(asking, start=1):
         assert ask(NAME) is not None
         assert len(closed) == times
 

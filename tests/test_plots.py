@@ -204,6 +204,6 @@ def test_every_algorithm_has_a_colour() -> None:
 
 
 def test_figures_have_no_frame_and_small_letters() -> None:
-    for side in ("top", "right"):
-        assert mpl.rcParams[f"axes.spines.{side}"] is False
+    assert mpl.rcParams["axes.spines.top"] is False
+    assert mpl.rcParams["axes.spines.right"] is False
     assert mpl.rcParams["font.size"] == 10
