@@ -660,7 +660,7 @@ def test_what_is_said_of_a_recipe_reaches_it(monkeypatch: pytest.MonkeyPatch) ->
         return recipe
 
     def found(source: str, environment: str) -> Any:
-        task = TaskSpec(11, ActionBounds(-np.ones(3), np.ones(3)))
+        task = TaskSpec(11, ActionBounds(-np.ones(3, np.float32), np.ones(3, np.float32)))
         return Expert(f"number {source}", environment, Policy(cast(Any, None), task), {})
 
     monkeypatch.setattr("bcq.cli.collecting.find", found)

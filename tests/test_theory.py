@@ -311,7 +311,9 @@ def test_the_picture_of_the_causes_shows_every_number() -> None:
         assert not axes.spines["top"].get_visible()
         assert not axes.spines["right"].get_visible()
         line = axes.lines[0]
-        np.testing.assert_allclose(line.get_xydata(), np.stack([amounts, errors], axis=1))
+        np.testing.assert_allclose(
+            np.asarray(line.get_xydata(), float), np.stack([amounts, errors], axis=1)
+        )
         assert (line.get_marker(), line.get_linestyle()) == ("o", "-")
     counted, shares = drawn[1], (drawn[0], drawn[2])
     for axes in shares:
@@ -321,7 +323,9 @@ def test_the_picture_of_the_causes_shows_every_number() -> None:
         assert axes.get_legend() is None
     assert (counted.get_xscale(), counted.get_yscale()) == ("log", "log")
     line, slope = counted.lines  # the slope ends where the errors do: 0.5 at 100, 5 at 1
-    np.testing.assert_allclose(slope.get_xydata(), [[1, 5.0], [4, 2.5], [25, 1.0], [100, 0.5]])
+    np.testing.assert_allclose(
+        np.asarray(slope.get_xydata(), float), [[1, 5.0], [4, 2.5], [25, 1.0], [100, 0.5]]
+    )
     assert slope.get_linestyle() == "--"
     assert line.get_color() == "#0072b2"  # blue that everyone can tell from grey
     assert len(set(to_rgb(slope.get_color()))) == 1
