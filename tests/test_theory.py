@@ -261,7 +261,11 @@ def test_the_value_of_the_start_is_told_for_each_learner(
             "BCQL": np.tile([-1.25, -9.0, -9, -9], (4, 1)),
         },
         policies={"truth": first, "Q-learning": second, "BCQL": first},
-        worth={"truth": np.full(4, -1.0), "Q-learning": -20.0 - np.arange(4), "BCQL": -np.ones(4)},
+        worth={
+            "truth": np.full(4, -1.0),
+            "Q-learning": np.array([-20.0, -21, -22, -23]),
+            "BCQL": -np.ones(4),
+        },
     )
     theory.describe_grid(grid)
     assert capsys.readouterr().out.splitlines() == [
