@@ -7,6 +7,7 @@ import pytest
 import bcq
 from bcq.cli.application import main
 from bcq.data.formats import arrow
+from bcq.data.formats.dialect import Dialect, dialect_of
 from bcq.data.opening import Options
 from bcq.data.saving import convert
 from refusals import refusal
@@ -121,3 +122,22 @@ def test_a_step_of_another_kind_is_named_too(log: Path, monkeypatch: pytest.Monk
     rows = "".join(f"1,{i},1,2,0,0,0\n" for i in range(9))
     log.write_text(PLAIN.splitlines()[0] + f"\n{rows}1,9.5,1,2,0,0,0\n")
     assert "step, row 9: step is '9.5', not int64 like the cells before it" in refusal(log)
+
+
+def test_a_cell_of_two_lines_is_named_in_one(log: Path) -> None:
+    log.write_text(PLAIN.replace(",2,0\n", ',"two\nthree",0\n'))
+    assert "rewards, row 1: reward is 'two\\nthree', not a number; correct" in refusal(log)
+
+
+@pytest.mark.parametrize("cell", ["2, or 3", "1 2", "1-2"])
+def test_only_a_number_with_a_comma_is_told_of_points(log: Path, cell: str) -> None:
+    log.write_text(PLAIN.replace(",2,0\n", f',"{cell}",0\n'))
+    words = f"rewards, row 1: reward is '{cell}', not a number; correct the cell, or leave it empty"
+    assert words in refusal(log)
+
+
+def test_the_first_line_is_judged_by_its_first_mebibyte(log: Path) -> None:
+    log.write_bytes(b"a" * (2**20 - 1) + b";b\n")
+    assert dialect_of(log) == Dialect(";", ",")
+    log.write_bytes(b"a" * 2**20 + b";b\n")
+    assert dialect_of(log) == Dialect(",", ".")

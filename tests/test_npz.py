@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import bcq
+from bcq.data.formats.limits import require_plausible
+from bcq.system.errors import InputError
 from refusals import refusal
 
 ROWS = 40
@@ -195,3 +197,12 @@ def test_members_outside_the_archives_folder_are_not_arrays_of_it(path: Path) ->
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("../../rewards.npy", buffer.getvalue())
     assert "rewards: is missing" in refusal(path)
+
+
+def test_a_claim_is_refused_if_it_is_large_and_far_more_than_is_stored() -> None:
+    require_plausible("rewards", 2**30, 1)  # small enough to do no harm
+    require_plausible("rewards", 200 * 2**23, 2**23)  # as a constant column compresses
+    with pytest.raises(InputError, match=r"rewards: claims 1\.00 GiB but the file stores 1 bytes"):
+        require_plausible("rewards", 2**30 + 1, 1)
+    with pytest.raises(InputError, match=r"claims 1\.56 GiB but the file stores 8,388,608 bytes"):
+        require_plausible("rewards", 200 * 2**23 + 1, 2**23)

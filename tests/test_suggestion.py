@@ -122,3 +122,49 @@ def test_a_column_of_names_can_be_the_action() -> None:
         "permitted": ("permitted_a", "permitted_b"),
         "propensities": ("propensity",),
     }
+
+
+def test_a_telling_word_may_stand_anywhere_in_a_name() -> None:
+    header = "my_episode,timestamp_utc,mean_reward,is_terminated,was_truncated,chosen action,level"
+    assert mapping_of(header) == {
+        "episode": ("my_episode",),
+        "step": ("timestamp_utc",),
+        "observations": ("level",),
+        "actions": ("chosen action",),
+        "rewards": ("mean_reward",),
+        "terminated": ("is_terminated",),
+        "truncated": ("was_truncated",),
+    }
+
+
+def test_one_of_two_telling_columns_is_taken_and_the_other_is_a_number_like_any() -> None:
+    found = mapping_of("day,run,cost,profit,level,power,valve")
+    assert found == {
+        "episode": ("day",),
+        "observations": ("run", "profit", "level"),
+        "actions": ("power", "valve"),
+        "rewards": ("cost",),
+    }
+
+
+def test_states_of_a_simulator_and_what_comes_next_are_no_observations() -> None:
+    found = mapping_of("level,my_qpos,qpos_0,qvel_0,next_level,next_cost,power,pay")
+    assert found["observations"] == ("level", "my_qpos")
+    assert found["rewards"] == ("pay",)
+    assert (
+        "# Not used: qpos_0 (int64), qvel_0 (int64), next_level (int64), next_cost (int64)\n"
+        in (Path("guess.toml").read_text())
+    )
+
+
+def test_columns_of_another_kind_have_no_role() -> None:
+    table = {"run": [[1]], "date": [[1]], "score": ["good"], "power": [[1.0]], "x": [1.0]}
+    pq.write_table(pa.table(table), "log.parquet")
+    lines = suggest(Path("log.parquet")).splitlines()[2:]
+    assert lines[0] == 'observations = ["x"]'
+    assert lines[1:3] == [
+        f"{role} = []  # not found: name at least one column" for role in ("actions", "rewards")
+    ]
+    assert [words.split()[0] for words in lines[3].removeprefix("# Not used: ").split(", ")] == [
+        *("run", "date", "score", "power")
+    ]

@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ from bcq.data.formats.mapping import USUAL_NAMES, find_columns, parse_columns
 from bcq.data.opening import Options, read
 from bcq.data.saving import convert
 from bcq.simulation.environments import registered_bounds
-from bcq.system.errors import InputError
+from bcq.system import interruption, progress
+from bcq.system.errors import InputError, InterruptionError
 from refusals import refusal
 
 LENGTHS = (5, 1, 8, 1, 12, 3)  # rows of each episode
@@ -388,6 +390,70 @@ def test_without_terminals_ends_are_cuts_and_that_is_told(path: Path) -> None:
     assert not Dataset.from_columns(columns).terminated.any()
 
 
+def rows(episode: Sequence[Any], step: Sequence[Any]) -> Table:
+    """Rows with these keys; the reward is the number of the row."""
+    count = len(episode)
+    named = {name: np.zeros(count) for name in ("obs_0", "action_0", "terminated")}
+    return named | {"episode": episode, "step": step, "reward": np.arange(count) * 1.0}
+
+
+def test_rows_swapped_within_one_episode_are_put_in_order(path: Path) -> None:
+    columns = read(write(path, rows([7] * 5, [0, 2, 1, 3, 4])), Options())
+    assert columns.arrays["rewards"].tolist() == [0, 2, 1, 3, 4]
+    assert [f.rows.tolist() for f in columns.findings if f.rows is not None] == [[1, 2]]
+
+
+def test_episodes_that_are_together_stay_in_the_order_of_the_file(path: Path) -> None:
+    columns = read(write(path, rows([5, 3, 3, 3, 4, 4], [0, 0, 1, 2, 0, 1])), Options())
+    assert columns.arrays["rewards"].tolist() == [0, 1, 2, 3, 4, 5]
+    assert columns.arrays["truncated"].tolist() == [1, 0, 0, 1, 0, 1]
+    assert columns.findings == ()
+
+
+def test_the_last_row_of_an_episode_may_be_out_of_order(path: Path) -> None:
+    log = rows([0, 0, 0, 1, 1, 1], [0, 2, 1, 0, 1, 2])
+    assert read(write(path, log), Options()).arrays["rewards"].tolist() == [0, 2, 1, 3, 4, 5]
+    log = rows([0, 0, 0, 1, 1, 1], [0, 1, 2, 1, 0, 2])
+    assert read(write(path, log), Options()).arrays["rewards"].tolist() == [0, 1, 2, 4, 3, 5]
+
+
+def test_episodes_may_be_true_and_false(tmp_path: Path) -> None:
+    log = rows(np.array([True, False, True, False]), [False, False, True, True])
+    columns = read(write(tmp_path / "log.parquet", log), Options())
+    assert columns.arrays["rewards"].tolist() == [1, 3, 0, 2]
+
+
+def test_the_first_repeated_step_of_the_file_is_named(path: Path) -> None:
+    message = refusal(write(path, rows([2, 2, 1, 1], [0, 0, 0, 0])))
+    assert "step, row 1: another row of this episode has this step (one of 2 such rows)" in message
+
+
+def test_a_step_that_is_half_too_long_is_no_gap(path: Path) -> None:
+    log = rows([0] * 6, [0, 10, 20, 35, 45, 61])
+    assert read(write(path, log), Options()).arrays["truncated"].tolist() == [0, 0, 0, 0, 1, 0]
+
+
+def test_episodes_of_one_row_have_no_gaps(path: Path) -> None:
+    columns = read(write(path, rows([0, 1, 2], [5, 5, 90])), Options())
+    assert columns.findings == ()
+    columns = read(write(path, rows([0, 1, 1, 1, 1], [5, 5, 6, 7, 9])), Options())
+    assert columns.arrays["truncated"].tolist() == [1, 0, 0, 1, 1]
+
+
+def test_times_need_no_format(tmp_path: Path) -> None:
+    times = pa.array([0, 60, 120], pa.timestamp("us"))
+    path = write(tmp_path / "log.parquet", rows([0, 0, 0], times))
+    with pytest.raises(InputError, match=r"step_format: column step contains timestamp\[us\], not"):
+        read(path, Options(step_format="%H"))
+
+
+def test_that_no_column_marks_terminals_is_a_warning_about_the_columns(path: Path) -> None:
+    log = table()
+    del log["terminated"]
+    (finding,) = read(write(path, log), Options()).findings
+    assert (finding.field, finding.severity, finding.option) == ("terminated", "warning", "columns")
+
+
 # Mappings
 
 STRANGE = {
@@ -668,6 +734,86 @@ def test_a_part_reads_the_row_groups_that_hold_it_and_no_more(
     assert read_batches == [2, 2, 2, 3, 3]
 
 
+def test_a_part_holds_64_megabytes_of_numbers() -> None:
+    count = 2**26
+    group = SimpleNamespace(num_rows=count)
+    file = SimpleNamespace(metadata=SimpleNamespace(row_group=lambda i: group), num_row_groups=1)
+    cuts = np.broadcast_to(np.False_, count)
+    log = tables.Log("log", file, {"rewards": ("reward",)}, None, cuts, ())
+    assert tables.window_ends(log) == [0, 2**24, 2**25, 2**26]  # of four bytes
+
+
+def test_a_large_table_is_read_in_batches_of_65536_rows(tmp_path: Path) -> None:
+    path = write(tmp_path / "log.parquet", {"reward": np.zeros(140_000, np.int8)})
+    with pq.ParquetFile(path) as file:
+        batches = arrow.record_batches(file, {"rewards": ("reward",)}, ["rewards"])
+        assert [len(batch) for batch in batches] == [65_536, 65_536, 8_928]
+
+
+def test_a_part_of_a_column_is_in_memory_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 300_000
+    noise = np.random.default_rng(0).integers(0, 2**62, count)  # 2.4 MB, which do not compress
+    plain = {name: np.zeros(count, np.int8) for name in ("action_0", "reward", "terminated")}
+    path = write(tmp_path / "log.parquet", plain | {"obs_0": noise}, use_dictionary=False)
+    monkeypatch.setattr(arrow, "BATCH_ROWS", 10_000)
+    with tables.open_log(path, {}) as log:
+        before, most = pa.total_allocated_bytes(), 0
+        for _ in arrow.record_batches(log.file, log.names, ["observations"]):
+            most = max(most, pa.total_allocated_bytes() - before)
+    assert most < 1.5 * 2**20
+
+
+class Bar:
+    """A bar that remembers what it was asked to show."""
+
+    def __init__(self, **asked: Any) -> None:
+        self.asked, self.done = asked, 0
+        BARS.append(self)
+
+    def update(self, count: int) -> None:
+        self.done += count
+
+    def close(self) -> None:
+        assert self.done == self.asked["total"]
+
+
+BARS: list[Bar] = []
+
+
+def test_bars_show_how_far_reading_and_converting_are_if_they_take_more_than_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "log.csv", table())
+    BARS.clear()
+    monkeypatch.setattr(progress, "tqdm", Bar)
+    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(arrow, "CSV_BLOCK", 400)
+    monkeypatch.setattr(arrow, "BATCH_ROWS", 4)
+    monkeypatch.setattr(tables, "WINDOW_BYTES", 4 * 8 * 10)
+    bcq.load(path)
+    convert(path, tmp_path / "log.hdf5", Options())
+    size = path.stat().st_size
+    shown = [tuple(bar.asked[key] for key in ("desc", "total", "unit", "delay")) for bar in BARS]
+    assert shown == [
+        ("reading log.csv", size, "byte", 1),
+        ("loading log.csv", ROWS, "row", 1),
+        ("reading log.csv", size, "byte", 1),
+        ("converting log.csv", 3, "part", 1),
+    ]
+
+
+def test_reading_can_be_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    csv_file = write(tmp_path / "log.csv", table())
+    parquet = write(tmp_path / "log.parquet", table())
+    monkeypatch.setattr(interruption, "arrived", [2])
+    with pytest.raises(InterruptionError):
+        arrow.as_parquet(csv_file, tmp_path / "copy.parquet", {})
+    with pytest.raises(InterruptionError):
+        read(parquet, Options())
+
+
 def test_a_csv_file_is_read_by_what_all_of_it_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -799,6 +945,34 @@ def test_a_footer_that_claims_more_than_any_file_holds_is_refused(
     path = write(tmp_path / "log.parquet", table())
     monkeypatch.setattr(tables, "ROWS_PER_BYTE", ROWS / path.stat().st_size / 2)
     assert "its header is damaged" in refusal(path)
+
+
+def test_a_table_has_at_most_10000_rows_a_byte() -> None:
+    def opened(count: int) -> tables.Log:
+        file = SimpleNamespace(metadata=SimpleNamespace(num_rows=count))
+        return tables.put_in_order("log", file, {}, 2, None)
+
+    assert len(opened(20_000)) == 20_000
+    with pytest.raises(InputError, match="claims 20,001 rows in 2 bytes; its header is damaged"):
+        opened(20_001)
+
+
+def test_long_words_of_the_reader_are_cut() -> None:
+    with (
+        pytest.raises(InputError, match=r"^log\.csv: cannot be read as CSV: (ab ){99}abc$"),
+        arrow.explain_read_errors(Path("log.csv")),
+    ):
+        raise ValueError("ab\n" * 99 + "abcd" * 99)
+
+
+def test_fifty_names_of_columns_are_told(path: Path) -> None:
+    write(path, {f"c{i}": np.zeros(2) for i in range(60)})
+    there = ", ".join(f"c{i}" for i in range(50))
+    words = f"observations: is missing; name its column in columns (there are {there})"
+    assert refusal(path) == f"{path}: {words}"
+    with pytest.raises(InputError) as caught:
+        bcq.load(path)
+    assert caught.value.option == "columns"
 
 
 @pytest.mark.parametrize(
