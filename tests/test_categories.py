@@ -138,6 +138,13 @@ def test_next_observations_in_another_order_are_refused(path: Path) -> None:
     assert words in refusal(path, columns=fewer)
 
 
+def test_a_mistake_among_next_observations_is_told_as_theirs(path: Path) -> None:
+    write(path, next_inside=LOG["inside"], next_mode=[*LOG["mode"][:4], "3", "off"])
+    roles = ROLES | {"next_observations": ["next_inside", "next_mode"]}
+    words = "next_observations, row 4: next_mode is '3', and other cells are words"
+    assert words in refusal(path, columns=roles)
+
+
 # Missing cells
 
 
@@ -207,6 +214,22 @@ def test_fifty_categories_are_read_and_more_are_refused(path: Path) -> None:
     log["mode"][99] = "m50"
     words = "observations: column mode has more than 50 different texts"
     assert words in refusal(write(path, log), columns=ROLES)
+
+
+def test_a_category_has_at_most_a_hundred_characters(path: Path) -> None:
+    write(path, mode=["off", "x" * 100, *["off"] * 4])
+    assert bcq.load(path, columns=ROLES).layout.labels[1:] == ("mode=off", f"mode={'x' * 100}")
+    write(path, mode=["off", "x" * 101, *["off"] * 4])
+    assert "or texts of more than 100 characters" in refusal(path, columns=ROLES)
+
+
+def test_of_numbers_and_words_the_rarer_is_the_mistake(path: Path) -> None:
+    write(path, mode=["off", "off", "7", "off", "off", "8"])
+    assert "observations, row 2: mode is '7', and other cells are words" in refusal(
+        path, columns=ROLES
+    )
+    write(path, mode=["1", "2", "3", "off", "4", "on"])
+    assert "observations, row 3: mode is 'off', not a number" in refusal(path, columns=ROLES)
 
 
 def test_text_is_refused_elsewhere(tmp_path: Path) -> None:

@@ -115,6 +115,43 @@ def test_masks_with_other_names_are_refused(log: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("prefix", ["ok_", ""])
+def test_masks_may_be_named_by_their_choices_alone(prefix: str, log: Path) -> None:
+    columns = table()
+    for name in NAMES:
+        columns[prefix + name] = columns.pop(f"permitted_{name}")
+    given = {"permitted": [prefix + name for name in ("none", "high", "low")]}
+    dataset = bcq.load(write(log, columns | {"ok_more": np.ones(ROWS)}), columns=given)
+    assert dataset.task.choices == NAMES
+    np.testing.assert_array_equal(dataset.permitted, masks())
+    words = (
+        "permitted: name one column for each of the choices high, low, none, such as permitted_h"
+    )
+    for wrong in ([*given["permitted"], "ok_more"], given["permitted"][:2]):
+        assert words in refusal(log, columns={"permitted": wrong})
+
+
+def test_masks_of_numbers_follow_the_numbers_if_all_columns_have_one(log: Path) -> None:
+    columns = table(action=TAKEN)
+    found = [columns.pop(f"permitted_{name}") for name in NAMES]
+    write(log, columns | {f"permitted_{i}": found[i] for i in (2, 0, 1)})
+    np.testing.assert_array_equal(bcq.load(log).permitted, masks())
+    for names in (("a", "b", "c"), ("c", "ok_0", "ok_1"), ("ok_0", "no_0", "ok_1")):
+        write(log, columns | dict(zip(names, found, strict=True)))
+        dataset = bcq.load(log, columns={"permitted": names})
+        np.testing.assert_array_equal(dataset.permitted, masks())
+
+
+def test_a_bad_cell_among_names_is_told_with_its_row(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bcq.data.formats.arrow.BATCH_ROWS", 7)
+    texts = [NAMES[number] for number in TAKEN]
+    texts[25] = "?"
+    message = refusal(write(log, table(action=texts)))
+    assert "actions, row 25: action is '?', neither a number nor a word that begins" in message
+
+
 def test_every_format_keeps_everything(log: Path, tmp_path: Path) -> None:
     dataset = bcq.load(write(log, table()))
     save(dataset, tmp_path / "copy.hdf5")

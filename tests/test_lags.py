@@ -176,9 +176,19 @@ def test_a_number_of_lags_is_whole_and_not_negative(log: Path, lags: Any) -> Non
         ("lags = 2", 2),
         ('lags = "3"', 3),
         ("lags = 0", 0),
+        ('lags = "123456789"', 123_456_789),
         *(
             (f"lags = {bad}", None)
-            for bad in ("-1", "1.5", "true", '"x"', '"-1"', "[1]", f'"{"9" * 5_000}"')
+            for bad in (
+                "-1",
+                "1.5",
+                "true",
+                '"x"',
+                '"-1"',
+                "[1]",
+                '"1234567890"',
+                f'"{"9" * 5_000}"',
+            )
         ),
     ],
 )

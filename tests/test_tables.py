@@ -124,6 +124,11 @@ def test_next_observations_of_the_table_are_taken(path: Path) -> None:
     np.testing.assert_array_equal(dataset.next_observations[:, 1], np.arange(ROWS) + 1)
 
 
+def test_fewer_numbers_in_next_observations_are_refused(path: Path) -> None:
+    message = refusal(write(path, table() | {"next_obs_0": np.zeros(ROWS)}))
+    assert "next_observations: has rows of shape (1,); they must match the (2,) of obs" in message
+
+
 @pytest.mark.parametrize("kind", [bool, np.int8, np.float64])
 def test_flags_of_any_kind_are_read(kind: Any, path: Path) -> None:
     log = table()
@@ -517,6 +522,16 @@ def test_usual_names_are_known(name: str) -> None:
             assert found[name] == numbered
 
 
+def test_usual_names_of_masks_and_propensities_are_known() -> None:
+    for name, words in {
+        "permitted": "permitted action_mask",
+        "next_permitted": "next_permitted next_action_mask",
+        "propensities": "propensities propensity action_probability behaviour_probability",
+    }.items():
+        for usual in words.split():
+            assert find_columns({}, USUAL_NAMES, [usual]) == {name: (usual,)}
+
+
 def test_the_first_usual_name_that_is_there_is_taken() -> None:
     found = find_columns({}, USUAL_NAMES, ["rew", "t", "reward", "step"])
     assert found == {"rewards": ("reward",), "step": ("step",)}
@@ -564,8 +579,12 @@ def test_a_mapping_says_how_columns_are_read(tmp_path: Path) -> None:
     [
         (["observations"], "map|cannot be read"),
         (["observations=x", "actions"], "NAME=COLUMN"),
-        (["height=x"], "'height' is not one of episode, step"),
+        (["actions", "observations=x"], "NAME=COLUMN"),
+        (["height=x"], "^columns: 'height' is not one of episode, step"),
         (["observations="], "must be a column or a list of columns"),
+        (["observations=x,"], "must be a column or a list of columns"),
+        (["rewards=x", "actions=y", "actions=z"], "^columns: actions is given twice; separate its"),
+        (["/dev/null"], "^/dev/null: is a pipe, a socket or a device"),
     ],
 )
 def test_impossible_mappings_are_refused(words: list[str], message: str) -> None:
@@ -589,6 +608,8 @@ def test_columns_that_are_not_there_are_named(path: Path) -> None:
     assert "rewards: there is no column gain (there are episode, step, obs_0" in message
     message = refusal(path, columns={"observations": ["obs_*", "obs_0"]})
     assert "columns: obs_0 is given twice" in message
+    message = refusal(path, columns={"observations": ["obs_0", "obs_1", "obs_1"]})
+    assert "columns: obs_1 is given twice" in message
     assert "rewards: give one column" in refusal(path, columns={"rewards": ["reward", "step"]})
 
 
