@@ -445,6 +445,19 @@ def test_episodes_of_one_row_have_no_gaps(path: Path) -> None:
     assert columns.arrays["truncated"].tolist() == [1, 0, 0, 1, 1]
 
 
+def test_without_episodes_a_step_that_does_not_increase_begins_one(path: Path) -> None:
+    log = rows([0] * 6, [3, 4, 4, 5, 1, 2])
+    del log["episode"]
+    columns = read(write(path, log), Options())
+    assert columns.arrays["truncated"].tolist() == [0, 1, 0, 1, 0, 0]  # the log may go on
+    assert columns.findings == ()
+
+
+def test_the_second_of_two_episodes_is_whole_if_it_is_as_long(path: Path) -> None:
+    columns = read(write(path, rows([0, 0, 1, 1], [0, 1, 0, 1])), Options())
+    assert columns.arrays["truncated"].tolist() == [0, 1, 0, 1]
+
+
 def test_times_need_no_format(tmp_path: Path) -> None:
     times = pa.array([0, 60, 120], pa.timestamp("us"))
     path = write(tmp_path / "log.parquet", rows([0, 0, 0], times))
@@ -736,23 +749,33 @@ def test_parts_end_with_row_groups_where_they_can(
         assert tables.window_ends(log) == ends
 
 
+@pytest.mark.parametrize(
+    ("window", "groups"),
+    [
+        ((10, 18), [2, 2, 2, 3, 3]),
+        ((10, 15), [2, 2, 2]),
+        ((10, 14), [2, 2]),
+        ((14, 16), [2, 2, 2, 3]),
+        ((25, 30), [5, 5, 5]),
+    ],
+)
 def test_a_part_reads_the_row_groups_that_hold_it_and_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    window: tuple[int, int], groups: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "log.parquet", table(), row_group_size=5)
     monkeypatch.setattr(arrow, "BATCH_ROWS", 2)
-    batches, read_batches = arrow.record_batches, []
+    batches, found = arrow.record_batches, []
 
     def recorded(file: Any, names: Any, wanted: Any, groups: Any = None) -> Any:
         for batch in batches(file, names, wanted, groups):
-            read_batches.append(groups[0])
+            found.append(groups[0])
             yield batch
 
     with tables.open_log(path, {}) as log:
         monkeypatch.setattr(tables, "record_batches", recorded)
-        arrays = log.window(10, 18)
-    assert arrays["rewards"].tolist() == np.float32(table()["reward"][10:18]).tolist()
-    assert read_batches == [2, 2, 2, 3, 3]
+        arrays = log.window(*window)
+    assert arrays["rewards"].tolist() == np.float32(table()["reward"][slice(*window)]).tolist()
+    assert found == groups
 
 
 def test_a_part_holds_64_megabytes_of_numbers() -> None:
@@ -833,6 +856,24 @@ def test_reading_can_be_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         arrow.as_parquet(csv_file, tmp_path / "copy.parquet", {})
     with pytest.raises(InterruptionError):
         read(parquet, Options())
+
+
+def test_a_csv_file_is_copied_block_by_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "log.csv", table() | {"note": np.arange(ROWS)})
+    monkeypatch.setattr(arrow, "CSV_BLOCK", 1_000)
+    arrow.as_parquet(path, tmp_path / "copy.parquet", {})
+    with pq.ParquetFile(tmp_path / "copy.parquet") as file:
+        assert file.num_row_groups > 1
+        assert file.schema_arrow.names == list(table())  # what has no role is not copied
+
+
+def test_parts_cannot_be_changed(path: Path) -> None:
+    with tables.open_log(write(path, table()), {}) as log:
+        (part,) = tables.parts(log, None)
+    with pytest.raises(ValueError, match="read-only"):
+        part.rewards[0] = 1
 
 
 def test_a_csv_file_is_read_by_what_all_of_it_holds(
@@ -943,6 +984,71 @@ def test_columns_that_are_no_numbers_are_refused(values: Any, tmp_path: Path) ->
     nested = table() | {"obs": values}
     del nested["obs_0"], nested["obs_1"]
     assert "observations: column obs contains" in refusal(write(path, nested))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([["a"]] * ROWS),
+        pa.array([b"a"] * ROWS),
+        pa.array([b"a"] * ROWS).dictionary_encode(),
+    ],
+)
+def test_nothing_but_numbers_texts_and_times_has_a_role(values: Any, tmp_path: Path) -> None:
+    log = table()
+    for name in ("obs_1", "action_1"):
+        del log[name]
+    usual = {"episode": "episode", "step": "step", "obs_0": "observations", "action_0": "actions"}
+    for column, role in usual.items():
+        message = refusal(write(tmp_path / "log.parquet", log | {column: values}))
+        assert f"{role}: column {column} contains {values.type!s:.4}" in message
+
+
+def test_times_are_no_numbers(tmp_path: Path) -> None:
+    times = pa.array([0] * ROWS, pa.timestamp("us"))
+    for column, role in {
+        "obs_0": "observations",
+        "action_0": "actions",
+        "reward": "rewards",
+    }.items():
+        message = refusal(write(tmp_path / "log.parquet", table() | {column: times}))
+        assert f"{role}: column {column} contains timestamp[us], not numbers" in message
+
+
+def test_a_missing_role_is_told_with_all_columns(path: Path) -> None:
+    log = table() | {"gain": np.zeros(ROWS), "note": ["text"] * ROWS}
+    for name in ("reward", "obs_1", "action_1", "terminated"):
+        del log[name]
+    words = "rewards: is missing; name its column in columns (there are"
+    assert f"{words} episode, step, obs_0, action_0, gain, note)" in refusal(write(path, log))
+
+
+def test_numbers_too_large_for_a_batch_are_infinite(path: Path) -> None:
+    log = table()
+    log["reward"][7] = 1e300
+    assert "rewards, row 7: is inf" in refusal(write(path, log))
+
+
+def test_only_a_table_without_rows_has_no_rows(tmp_path: Path) -> None:
+    path = write(tmp_path / "log.parquet", {name: values[:0] for name, values in table().items()})
+    assert refusal(path) == f"{path}: has no rows"
+    write(path, {name: values[:1] for name, values in table().items()})
+    assert "has no rows" not in refusal(path)
+
+
+@pytest.mark.parametrize("column", ["obs_0", "reward"])
+def test_a_damaged_page_stops_a_conversion(column: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "log.parquet", table(), use_dictionary=False, compression="none")
+    with pq.ParquetFile(path) as file:
+        group = file.metadata.row_group(0)
+        chunk = group.column(file.schema_arrow.names.index(column))
+    whole = bytearray(path.read_bytes())
+    whole[chunk.data_page_offset : chunk.data_page_offset + 20] = bytes(20)
+    path.write_bytes(whole)
+    assert "cannot be read as Parquet" in refusal(path)
+    with pytest.raises(InputError, match=r"log\.parquet: cannot be read as Parquet"):
+        convert(path, tmp_path / "log.hdf5", Options())
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + bytes(100) + b"PAR1", b"\x80\x04N."])
