@@ -141,3 +141,12 @@ def test_the_first_line_is_judged_by_its_first_mebibyte(log: Path) -> None:
     assert dialect_of(log) == Dialect(";", ",")
     log.write_bytes(b"a" * 2**20 + b";b\n")
     assert dialect_of(log) == Dialect(",", ".")
+
+
+def test_a_row_with_more_cells_than_names_is_refused_wherever_it_is(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow, "CSV_BLOCK", 60)
+    rows = "".join(f"1,{i}.5,1,2,0,0,0\n" for i in range(9))
+    log.write_text(PLAIN.splitlines()[0] + f"\n{rows}1,9.5,1,2,0,0,0,7\n")
+    assert "cannot be read as CSV: CSV parse error: Row #11: Expected 7 columns" in refusal(log)
