@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sys
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -423,7 +424,7 @@ def test_the_last_row_of_an_episode_may_be_out_of_order(path: Path) -> None:
 
 
 def test_episodes_may_be_true_and_false(tmp_path: Path) -> None:
-    log = rows(np.array([True, False, True, False]), [False, False, True, True])
+    log = rows([True, False, True, False], [False, False, True, True])
     columns = read(write(tmp_path / "log.parquet", log), Options())
     assert columns.arrays["rewards"].tolist() == [1, 3, 0, 2]
 
@@ -832,7 +833,7 @@ def test_bars_show_how_far_reading_and_converting_are_if_they_take_more_than_a_s
     path = write(tmp_path / "log.csv", table())
     BARS.clear()
     monkeypatch.setattr(progress, "tqdm", Bar)
-    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(arrow, "CSV_BLOCK", 400)
     monkeypatch.setattr(arrow, "BATCH_ROWS", 4)
     monkeypatch.setattr(tables, "WINDOW_BYTES", 4 * 8 * 10)
