@@ -439,6 +439,12 @@ def test_a_step_that_is_half_too_long_is_no_gap(path: Path) -> None:
     assert read(write(path, log), Options()).arrays["truncated"].tolist() == [0, 0, 0, 0, 1, 0]
 
 
+def test_dates_however_far_apart_show_a_gap(tmp_path: Path) -> None:
+    days = pa.array([-(2**30), 1 - 2**30, 2 - 2**30, 2**30 + 2], pa.int32()).cast(pa.date32())
+    columns = read(write(tmp_path / "log.parquet", rows([0] * 4, days)), Options())
+    assert columns.arrays["truncated"].tolist() == [0, 0, 1, 0]
+
+
 def test_episodes_of_one_row_have_no_gaps(path: Path) -> None:
     columns = read(write(path, rows([0, 1, 2], [5, 5, 90])), Options())
     assert columns.findings == ()
