@@ -149,7 +149,8 @@ def test_a_bad_cell_among_names_is_told_with_its_row(
     texts = [NAMES[number] for number in TAKEN]
     texts[25] = "?"
     message = refusal(write(log, table(action=texts)))
-    assert "actions, row 25: action is '?', neither a number nor a word that begins" in message
+    words = "actions, row 25: action is '?', neither a number nor a word that begins"
+    assert message.startswith(f"{log}: {words}")
 
 
 def test_every_format_keeps_everything(log: Path, tmp_path: Path) -> None:
@@ -175,6 +176,18 @@ def test_a_table_is_converted_in_parts(
     converted = convert(log, tmp_path / "named.hdf5", Options())
     assert converted.task.choices == NAMES
     assert_same(bcq.load(tmp_path / "named.hdf5"), bcq.load(log))
+
+
+def test_a_number_that_only_has_a_mask_is_a_choice_of_a_converted_table(
+    log: Path, tmp_path: Path
+) -> None:
+    columns = table(action=TAKEN)
+    for i, name in enumerate(NAMES):
+        columns[f"permitted_{i}"] = columns.pop(f"permitted_{name}")
+    write(log, columns | {"permitted_3": np.ones(ROWS, bool)})
+    converted = convert(log, tmp_path / "new.hdf5", Options())
+    assert converted.task.choices == ("0", "1", "2", "3")
+    assert bcq.load(log).task.choices == ("0", "1", "2", "3")
 
 
 @pytest.mark.parametrize("kind", [str, "S5", object])
