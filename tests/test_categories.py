@@ -198,6 +198,15 @@ def test_quoted_decimal_commas_are_numbers_and_no_categories(tmp_path: Path) -> 
     assert "row 0: obs_1 is 'auto', not a number" in refusal(path)
 
 
+def test_the_first_block_of_a_csv_file_decides_which_observations_are_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "log.csv", mode=["3", "3", "off", "off", "off", "off"])
+    assert "row 0: mode is '3', and other cells are words" in refusal(path, columns=ROLES)
+    monkeypatch.setattr(arrow, "CSV_BLOCK", 80)
+    assert "row 2: mode is 'off', not a number" in refusal(path, columns=ROLES)
+
+
 def test_numbers_written_as_text_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "log.parquet", mode=["1.5", "+.5", "2e3", "-1", "0", "1."])
     words = "observations: column mode contains text that looks like numbers ('1.5' in row 0)"
