@@ -12,7 +12,7 @@ import h5py
 import minari
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from minari.data_collector import EpisodeBuffer
 
 import bcq
@@ -128,11 +128,49 @@ def test_its_environment_is_known() -> None:
     assert [f for f in examine(check(columns)).findings if f.severity != "note"] == []
 
 
+def test_a_single_episode_and_the_metadata_of_older_versions_are_read(home: Path) -> None:
+    name = by_minari(episodes=buffers()[:1])
+    path = home / "space/log-v0/data/metadata.json"
+    metadata = json.loads(path.read_text())
+    path.write_text(json.dumps({"action_space": metadata["action_space"]}))
+    dataset = bcq.load(name)
+    assert dataset.rewards.tolist() == np.array(buffers()[0].rewards, np.float32).tolist()
+    assert dataset.bounds.high.tolist() == [1, 5]
+    assert dataset.provenance == Provenance()
+    path.write_text("{}")  # without a space, the actions are quantities of unknown bounds
+    assert bcq.load(name, action_margin=0.0).task.choices is None
+
+
+def test_columns_of_one_number_are_read_as_numbers(home: Path) -> None:
+    name = by_minari(episodes=buffers()[:2])
+    plain = bcq.load(name)
+    with h5py.File(home / "space/log-v0/data/main_data.hdf5", "a") as file:
+        for column in ("rewards", "terminations", "truncations"):
+            values = file["episode_0"][column][()]
+            replaced(f"episode_0/{column}", values[:, None])(file)
+    assert bcq.load(name).fingerprint == plain.fingerprint
+
+
+def test_an_episode_without_steps_is_left_out(home: Path) -> None:
+    name = by_minari(episodes=buffers()[:3])
+    with h5py.File(home / "space/log-v0/data/main_data.hdf5", "a") as file:
+        for column, values in (
+            *(("observations", np.zeros((1, 3))), ("actions", np.zeros((0, 2), np.float32))),
+            *((column, np.zeros(0)) for column in ("rewards", "terminations", "truncations")),
+            ("infos/qpos", np.zeros((1, 2))),
+        ):
+            replaced(f"episode_1/{column}", values)(file)
+    assert bcq.load(name).episodes.tolist() == [[0, 4], [4, 7]]
+
+
 def test_bounds_that_are_infinite_are_none(home: Path) -> None:
     name = by_minari(action_space=Box(-np.inf, np.inf, (2,), np.float32))
     with pytest.raises(InputError, match="action_margin"):
         bcq.load(name)
     assert bcq.load(name, action_margin=0.1).bounds.high.tolist() > [0.5, 4]
+    half = Box(np.array([-2, 0], np.float32), np.array([1, np.inf], np.float32))
+    with pytest.raises(InputError, match="action_margin"):
+        bcq.load(by_minari("space/half-v0", action_space=half))
 
 
 # Written here
@@ -229,6 +267,15 @@ def test_what_is_written_describes_itself(home: Path, tmp_path: Path) -> None:
     assert bcq.load(tmp_path / "log-v4").provenance == Provenance()
 
 
+def test_the_size_of_a_large_data_set_is_in_megabytes(tmp_path: Path) -> None:
+    states = np.random.default_rng(2).normal(size=(20, 8_000))
+    arrays = {**awkward().columns().arrays, "qpos": states}
+    bcq.save(Dataset.from_columns(Columns("log", arrays, Provenance())), tmp_path / "log-v0")
+    size = (tmp_path / "log-v0/data/main_data.hdf5").stat().st_size
+    assert 1_280_000 < size < 1_349_999
+    assert json.loads((tmp_path / "log-v0/data/metadata.json").read_text())["dataset_size"] == 1.3
+
+
 def test_the_usual_place_is_in_the_home_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,21 +285,26 @@ def test_the_usual_place_is_in_the_home_folder(
     assert (tmp_path / "me/.minari/datasets/log-v0/data/main_data.hdf5").is_file()
 
 
-def test_more_episodes_than_ten_stay_in_order() -> None:
+def test_more_episodes_than_ten_stay_in_order(home: Path) -> None:
     dataset = bcq.collect_random("Pendulum-v1", transitions=24, seed=3)
     ends = {"truncated": np.arange(24) % 2 == 1}
     batch = Columns("log", {**dataset.columns().arrays, **ends}, dataset.provenance)
     bcq.save(Dataset.from_columns(batch, dataset.bounds), "minari:log-v0")
+    with h5py.File(home / "log-v0/data/main_data.hdf5") as file:
+        assert list(file) == [f"episode_{i}" for i in range(12)]
     np.testing.assert_array_equal(bcq.load("minari:log-v0").observations, dataset.observations)
 
 
 def test_what_t_plus_1_observations_cannot_hold_is_refused(tmp_path: Path) -> None:
     dataset = awkward()
     torn = dataset.next_observations.copy()
-    torn[9] += 1
+    torn[9, 1] += 1
+    torn[14] += 1
     arrays = {**dataset.columns().arrays, "next_observations": torn}
     broken = Dataset.from_columns(Columns("torn", arrays, Provenance()), dataset.bounds)
-    with pytest.raises(InputError, match="row 9: is not the observation of the next row"):
+    with pytest.raises(
+        InputError, match=r"row 9: is not the observation of the next row \(one of 2"
+    ):
         bcq.save(broken, tmp_path / "torn-v0")
     assert list(tmp_path.iterdir()) == []
 
@@ -277,7 +329,9 @@ def refusal(path: Path | str) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["../../etc-v0", "/etc/passwd-v0", "a/../../b-v0", "log", ""])
+@pytest.mark.parametrize(
+    "name", ["../../etc-v0", "/etc/passwd-v0", "a/../../b-v0", "log", "größe-v0", ""]
+)
 def test_names_that_climb_out_are_refused(name: str) -> None:
     assert "is not a Minari data set" in refusal(f"minari:{name}")
 
@@ -317,6 +371,8 @@ def replaced(name: str, values: Any) -> Any:
         (replaced("episode_1/rewards", h5py.ExternalLink("/x.hdf5", "/r")), "rewards: is a link"),
         (replaced("episode_1", h5py.SoftLink("/episode_0")), "episode_1: is missing or is a link"),
         (replaced("episode_0/rewards", [b"text"] * 4), "rewards: contains objects"),
+        (replaced("episode_1/infos/qpos", np.zeros((1, 5))), "qpos, row 4: has"),
+        (lambda file: file.clear(), "data: has no steps"),
         (lambda file: file.pop("episode_3"), "episode_3: is missing"),
         (lambda file: file["episode_4"].pop("truncations"), "episode_4: truncations: is missing"),
     ],
@@ -327,7 +383,12 @@ def test_damaged_and_mixed_episodes_are_refused(change: Any, words: str, home: P
 
 @pytest.mark.parametrize(
     "space",
-    [{"observation_space": Discrete(3)}, {"observation_space": Box(0, 255, (64, 64, 3), np.uint8)}],
+    [
+        {"observation_space": Discrete(3)},
+        {"observation_space": Box(0, 255, (64, 64, 3), np.uint8)},
+        {"action_space": Box(-1, 1, (2, 2))},
+        {"action_space": MultiDiscrete([2, 3])},
+    ],
 )
 def test_spaces_that_are_no_vectors_are_refused(space: dict[str, Any], home: Path) -> None:
     by_minari()
@@ -344,6 +405,20 @@ def test_damaged_metadata_are_refused(text: str, home: Path) -> None:
     by_minari()
     (home / "space/log-v0/data/metadata.json").write_text(text)
     refusal("minari:space/log-v0")
+
+
+def test_a_format_other_than_hdf5_is_named(home: Path) -> None:
+    name = by_minari()
+    path = home / "space/log-v0/data/metadata.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"data_format": "arrow"}))
+    assert "its data format is arrow; create it again with data_format='hdf5'" in refusal(name)
+
+
+def test_a_folder_in_the_place_of_a_file_is_refused(home: Path) -> None:
+    name = by_minari()
+    (home / "space/log-v0/data/main_data.hdf5").unlink()
+    (home / "space/log-v0/data/main_data.hdf5").mkdir()
+    assert "main_data.hdf5: is a folder; give a file" in refusal(name)
 
 
 def test_a_data_set_that_is_not_there_is_told() -> None:
