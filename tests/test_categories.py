@@ -305,6 +305,15 @@ def test_what_cannot_be_encoded_is_refused_in_one_line() -> None:
         replace(task, layout=PLAIN).encode({"inside": 1})
 
 
+def test_numbers_of_any_type_are_encoded_in_single_precision() -> None:
+    cells = [2.5, np.float32(0.5), 3, " 4.5 "]
+    encoded = LAYOUT.encode({"inside": cells, "mode": ["off"] * 4})
+    assert encoded.tolist() == [[inside, 0, 0, 1] for inside in (2.5, 0.5, 3, 4.5)]
+    assert encoded.dtype == np.float32
+    with pytest.raises(bcq.InputError, match=r"inside: \[1\] is not a number"):
+        LAYOUT.encode({"inside": [[1], [1, 2]], "mode": ["off", "off"]})
+
+
 @pytest.mark.parametrize("missing", [None, "", "NA", np.nan])
 def test_a_missing_value_is_encoded_as_nan(missing: Any) -> None:
     assert np.isnan(LAYOUT.encode({"inside": 1, "mode": missing})).tolist() == [0, 1, 1, 1]

@@ -168,7 +168,9 @@ def test_a_table_is_converted_in_parts(
 ) -> None:
     monkeypatch.setattr("bcq.data.formats.tables.WINDOW_BYTES", 4 * 10 * 7)  # seven rows
     write(log, table(action=TAKEN, permitted_high=None, permitted_low=None, permitted_none=None))
-    convert(log, tmp_path / "parts.hdf5", Options())
+    convert(str(log), str(tmp_path / "parts.hdf5"), Options())
+    with h5py.File(tmp_path / "parts.hdf5") as file:
+        assert file["rewards"].chunks[0] < ROWS / 2  # as many rows as came in the first part
     whole = bcq.load(log)
     assert whole.task.choices == ("0", "1", "2")
     assert_same(bcq.load(tmp_path / "parts.hdf5"), whole)
@@ -437,6 +439,7 @@ def test_a_task_with_choices_is_stored_and_read() -> None:
     task = TaskSpec(4, Choices(NAMES))
     content = json.loads(json.dumps(task.as_json()))
     assert content["action_names"] == list(NAMES)
+    assert (content["action_low"], content["action_high"]) == ([0], [2])
     assert TaskSpec.from_json(content).choices == NAMES
     for bad in (["a", "a"], [], "ab\n", [1, 2], {"a": 1}):
         with pytest.raises(ValueError, match="task"):
@@ -508,6 +511,23 @@ def test_shifted_choices_are_found_and_aligned_ones_are_not() -> None:
     assert "shifted-actions" in kinds(thermostat(1, 0.2))
     # A choice stored early shows which observation it reacts to; only random ones show the shift.
     assert "shifted-actions" in kinds(thermostat(-1, 1.0))
+
+
+def test_a_single_choice_is_a_choice_and_its_name_may_have_100_characters(
+    tmp_path: Path,
+) -> None:
+    name = "x" * 100
+    none = np.zeros(ROWS)
+    np.savez(tmp_path / "log.npz", **plain(actions=none, action_names=np.array(name)))
+    assert bcq.load(tmp_path / "log.npz").task.choices == (name,)
+    with h5py.File(tmp_path / "log.hdf5", "w") as file:
+        arrays = plain(actions=none)
+        arrays["terminals"] = arrays.pop("terminated")
+        for key, values in arrays.items():
+            file[key] = values
+        file.attrs["action_names"] = name
+    assert bcq.load(tmp_path / "log.hdf5").task.choices == (name,)
+    assert Choices(["wait"]).outputs == 1
 
 
 def test_too_many_choices() -> None:

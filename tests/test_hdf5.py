@@ -161,6 +161,23 @@ def test_columns_are_compressed_and_can_grow(pendulum: Dataset, tmp_path: Path) 
         assert file["rewards"].maxshape == (None,)
 
 
+def test_a_long_column_is_stored_in_chunks_of_65536_rows(tmp_path: Path) -> None:
+    rows = 70_000
+    bcq.save(
+        Dataset(
+            *(np.zeros((rows, 1), np.float32), np.zeros((rows, 1), np.float32)),
+            *(np.zeros(rows, np.float32), np.zeros((rows, 1), np.float32)),
+            *(np.zeros(rows, bool), np.zeros(rows, bool)),
+            bounds=ActionBounds(np.array([-1]), np.array([1])),
+            provenance=Provenance(),
+        ),
+        tmp_path / "batch.hdf5",
+    )
+    with h5py.File(tmp_path / "batch.hdf5") as file:
+        assert file["observations"].chunks == (65_536, 1)
+        assert file["terminals"].chunks == (65_536,)
+
+
 def test_simulator_states_are_those_before_the_step(pendulum: Dataset) -> None:
     assert pendulum.qpos is not None
     assert pendulum.qvel is not None
@@ -266,6 +283,18 @@ def test_awkward_episodes_of_d4rl_are_read(batch_file: BatchFile) -> None:
     assert derived.rewards[derived.truncated].tolist() == [5]
 
 
+def test_text_of_fixed_length_and_single_bounds_are_read(batch_file: BatchFile) -> None:
+    told = {"environment": np.bytes_("Pendulum-v1"), "recipe": np.bytes_("ü".encode())}
+    dataset = bcq.load(batch_file(attributes={**told, "action_low": -3.0, "action_high": 4}))
+    assert dataset.provenance == Provenance("Pendulum-v1", "ü")
+    assert (dataset.bounds.low.tolist(), dataset.bounds.high.tolist()) == ([-3], [4])
+
+
+def test_an_array_in_the_place_of_infos_is_an_unknown_item(batch_file: BatchFile) -> None:
+    dataset = bcq.load(batch_file(infos=np.zeros(ROWS)))
+    assert (dataset.qpos, dataset.propensities) == (None, None)
+
+
 def test_unknown_items_are_left_alone(batch_file: BatchFile) -> None:
     path = batch_file(**{"infos/action_log_probs": np.full(ROWS, np.nan), "notes": "text"})
     assert bcq.load(path).fingerprint == bcq.load(batch_file("plain.hdf5")).fingerprint
@@ -313,6 +342,29 @@ def test_one_bound_without_the_other_is_refused(batch_file: BatchFile) -> None:
         bcq.load(batch_file(), columns={"rewards": ["reward"]})
 
 
+@pytest.mark.parametrize("name", ["action_low", "action_high"])
+def test_one_bound_in_a_file_does_not_become_the_environments(
+    name: str, batch_file: BatchFile
+) -> None:
+    told = {"environment": "Pendulum-v1", name: [0.5]}
+    words = "contains only one of action_low and action_high"
+    assert words in refusal(batch_file(attributes=told))
+
+
+def test_whole_numbers_are_quantities_where_the_environment_says_so(batch_file: BatchFile) -> None:
+    zero_or_one = (np.arange(ROWS) % 2)[:, None].astype(np.float32)
+    known = bcq.load(batch_file(actions=zero_or_one, attributes={"environment": "Pendulum-v1"}))
+    assert (known.task.choices, known.bounds.high.tolist()) == (None, [2])
+    assert bcq.load(batch_file(actions=zero_or_one)).task.choices == ("0", "1")
+
+
+def test_bounds_of_the_data_need_a_number_in_every_dimension(batch_file: BatchFile) -> None:
+    half = np.zeros((ROWS, 2))
+    half[:, 1] = np.nan
+    checked = open_batch(batch_file(actions=half), Options(action_margin=0.2))
+    assert "actions, row 0: is nan" in str(checked.errors[0])
+
+
 def test_bounds_of_the_data_go_before_all_others_and_skip_what_is_no_number(
     batch_file: BatchFile,
 ) -> None:
@@ -348,7 +400,8 @@ def test_a_converted_batch_keeps_its_environment_or_takes_the_one_given(
             convert(source, target, Options())
         target.unlink()
     with pytest.raises(InputError, match="unknown ending; use one of"):
-        convert(named, tmp_path / "batch.npz", Options())
+        convert(named, tmp_path / "other" / "batch.npz", Options())
+    assert not (tmp_path / "other").exists()  # refused before anything is done
 
 
 @pytest.mark.parametrize("name", ["os:system-v0", "intruder:Pendulum-v1", "Nowhere-v0", ""])
@@ -577,3 +630,35 @@ def test_what_could_not_be_written_is_read_from_memory(tmp_path: Path) -> None:
         assert file.readinto(bytearray(20)) == 14  # what begins after the last byte is not in it
         with pytest.raises(OSError, match="full"):
             file.raise_failure()
+
+
+def test_what_was_to_be_written_is_kept_as_it_was(tmp_path: Path) -> None:
+    with FileForHDF5(tmp_path / "file") as file:
+        file.write(b"0123456789")
+        file.failure = OSError("full")
+        file.seek(2)
+        content = bytearray(b"abc")
+        file.write(content)
+        content[:] = b"xyz"  # HDF5 uses its memory again
+        target = bytearray(8)
+        file.seek(0)
+        assert file.readinto(target) == 8  # as much as there is, not only up to what is kept
+        assert bytes(target) == b"01abc567"
+        file.seek(50)
+        assert file.readinto(target) == 0
+
+
+def test_a_length_that_cannot_be_set_is_a_failure_for_later(tmp_path: Path) -> None:
+    with FileForHDF5(tmp_path / "file") as file:
+        file.write(b"0123456789")
+        assert file.truncate(5) == 5
+        assert file.failure is None
+        file.seek(3)
+        assert file.truncate(-1) == 3
+        first = file.failure
+        assert isinstance(first, OSError)
+        file.truncate(-1)
+        with pytest.raises(OSError, match="Invalid argument") as caught:
+            file.raise_failure()
+        assert caught.value is first
+    assert (tmp_path / "file").read_bytes() == b"01234"

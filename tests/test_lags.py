@@ -220,6 +220,10 @@ def test_a_converted_batch_knows_its_past(log: Path, target: str) -> None:
     assert words in failure(Path(target), action_margin=0.1)
 
 
+def test_a_thousand_lags_are_the_most() -> None:
+    assert Options(lags=1_000).lags == 1_000
+
+
 def failure(path: Path, **options: Any) -> str:
     with pytest.raises(bcq.InputError) as caught:
         bcq.load(path, **options)
@@ -239,6 +243,8 @@ def test_a_mapping_file_and_the_command_line_agree(
     assert json.loads(capsys.readouterr().out)["numbers"] == list(LABELS)
     main(["convert", "log.csv", "two.hdf5", *READING, "lags=2", *HEAT])
     assert bcq.load("two.hdf5").observations.tolist() == OBSERVATIONS
+    main(["convert", "log.csv", "one.hdf5", *reading])
+    assert bcq.load("one.hdf5").observations.tolist() == [row[:5] for row in OBSERVATIONS]
 
 
 def test_a_fixed_batch_has_the_past_of_what_is_left(log: Path) -> None:

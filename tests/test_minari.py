@@ -421,5 +421,14 @@ def test_a_folder_in_the_place_of_a_file_is_refused(home: Path) -> None:
     assert "main_data.hdf5: is a folder; give a file" in refusal(name)
 
 
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file.txt").write_text("mine")
+    words = f"^cannot create folder {tmp_path}/file.txt: "
+    with pytest.raises(InputError, match=words):
+        bcq.save(awkward(), tmp_path / "file.txt/log-v0")
+    with pytest.raises(InputError, match="minari:log: is not a Minari data set"):
+        bcq.save(awkward(), "minari:log")
+
+
 def test_a_data_set_that_is_not_there_is_told() -> None:
     assert "no such file" in refusal("minari:space/other-v0")
