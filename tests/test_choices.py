@@ -530,6 +530,43 @@ def test_a_single_choice_is_a_choice_and_its_name_may_have_100_characters(
     assert Choices(["wait"]).outputs == 1
 
 
+def test_actions_are_seen_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bcq.data.actions.BLOCK", 3)
+    quantities = [[-4, 2], [5, np.nan], [0, np.inf], [1, 3], [2, 0], [3, 1], [9, 4]]
+    seen = SeenActions.of_arrays({"actions": np.array(quantities)})
+    found = seen.range()
+    assert found is not None
+    assert (found[0].tolist(), found[1].tolist()) == ([-4, 0], [9, 4])
+    assert seen.choices().outputs == 10
+    assert not seen.are_choices()
+    numbers = SeenActions.of_arrays({"actions": np.array([3, 0, 0, 1, 1, 0, 2])})
+    assert numbers.are_choices()
+    assert numbers.choices().outputs == 4
+
+
+def test_where_no_action_says_more_there_is_one_choice() -> None:
+    assert SeenActions.of_arrays({}).range() is None
+    nothing = {"actions": np.array([[1, np.nan], [2, np.nan]])}
+    for arrays in ({}, nothing, {"actions": np.zeros(4)}, {"actions": np.array(["a", "b"])}):
+        seen = SeenActions.of_arrays(arrays)
+        assert seen.choices().outputs == 1
+        assert not seen.are_choices()
+    masked = SeenActions.of_arrays({"actions": np.zeros(4), "permitted": np.ones((4, 5))})
+    assert masked.are_choices()
+    assert masked.choices().outputs == 5
+
+
+def test_masks_and_actions_of_a_wrong_shape_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "log.npz", **plain(permitted=np.ones(ROWS)))
+    assert "permitted: has shape (40,); it must be (transitions, size)" in refusal(
+        tmp_path / "log.npz"
+    )
+    np.savez(tmp_path / "log.npz", **plain(actions=np.ones((ROWS, 2, 2))))
+    assert "actions: has shape (40, 2, 2); it must be (transitions, size)" in refusal(
+        tmp_path / "log.npz", action_margin=0.1
+    )
+
+
 def test_too_many_choices() -> None:
     with pytest.raises(InputError, match="1,001 choices"):
         Choices([str(i) for i in range(1_001)])

@@ -16,6 +16,7 @@ from bcq.data.bounds import ActionBounds, TaskSpec
 from bcq.data.checks import check
 from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
+from bcq.data.layout import Layout, ObservationColumn
 from bcq.system.errors import InputError
 
 ROWS = 40
@@ -358,6 +359,7 @@ def test_a_constant_dimension_becomes_0_and_comes_back() -> None:
     bounds = box([-1, 3], [1, 3])
     rows = np.array([[-1, 3], [0.5, 3]], np.float32)
     np.testing.assert_array_equal(bounds.normalise(rows), [[-1, 0], [0.5, 0]])
+    assert bounds.normalise(np.array([[0, 3.5]], np.float32)).tolist() == [[0, 0.5]]
     np.testing.assert_array_equal(
         bounds.denormalise(np.array([[-1, -1], [0.5, 1]], np.float32)), rows
     )
@@ -617,3 +619,36 @@ def test_columns_and_dataset_are_inverse() -> None:
     assert again.provenance == dataset.provenance
     np.testing.assert_array_equal(again.qpos, dataset.qpos)
     np.testing.assert_array_equal(again.qvel, dataset.qvel)
+
+
+def test_a_batch_of_one_row_is_a_batch() -> None:
+    one = {name: values[:1] for name, values in columns().arrays.items()}
+    dataset = Dataset.from_columns(columns(**one))
+    assert (len(dataset), dataset.episodes.tolist()) == (1, [[0, 1]])
+
+
+def test_the_fingerprint_changes_with_the_shape() -> None:
+    prints = set()
+    # Every number is 0 but the last bound, so that both have the same bytes.
+    for size, width, bounds in ((2, 1, box([0], [1])), (1, 2, box([0, 0], [0, 1]))):
+        arrays = {
+            "observations": np.zeros((2, size)),
+            "actions": np.zeros((2, width)),
+            "rewards": np.zeros(2),
+            "next_observations": np.zeros((2, size)),
+            "terminated": np.zeros(2, bool),
+        }
+        prints.add(Dataset.from_columns(columns(**arrays), bounds).fingerprint)
+    assert len(prints) == 2
+
+
+def test_labels_leave_the_names_as_they_are() -> None:
+    names = {"observations": ["mode"], "next_observations": ["later"]}
+    layout = Layout((ObservationColumn("mode", ("off", "on")),))
+    batch = replace(columns(), names=names, layout=layout)
+    assert batch.labels == {
+        "observations": ("mode=off", "mode=on"),
+        "next_observations": ("later=off", "later=on"),
+    }
+    assert names == {"observations": ["mode"], "next_observations": ["later"]}
+    assert columns().labels == {}

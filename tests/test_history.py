@@ -37,7 +37,9 @@ OBSERVATIONS: list[list[float]] = [
 def test_a_history_has_the_newest_step_first() -> None:
     history = bcq.History(TASK)
     for row, (reading, heat) in enumerate([((1, 10), 4), ((2, 20), 3), ((3, 30), 0)]):
-        assert history.observe(reading).tolist() == OBSERVATIONS[row]
+        observation = history.observe(reading)
+        assert observation.tolist() == OBSERVATIONS[row]
+        assert observation.dtype == np.float32
         history.acted([heat])
     assert history.observe({"outside": 40, "inside": 4}).tolist() == OBSERVATIONS[3]
 
@@ -78,11 +80,14 @@ def test_a_history_refuses_what_does_not_follow() -> None:
         history.acted([1])
     with pytest.raises(bcq.InputError, match=r"a reading has shape \(8,\), not \(2,\)"):
         history.observe(OBSERVATIONS[0])
-    history.observe([1, 10])
+    assert history.observe([1, 10]).dtype == np.float32
     with pytest.raises(bcq.InputError, match="the last reading has no action yet"):
         history.observe([2, 20])
     with pytest.raises(bcq.InputError, match=r"an action has shape \(\), not \(1,\)"):
         history.acted(1)
+    history.acted([1])
+    with pytest.raises(bcq.InputError, match="there is no reading before this action"):
+        history.acted([1])
 
 
 class Counting(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):

@@ -9,6 +9,9 @@ import pytest
 
 import bcq
 from bcq.cli.application import main
+from bcq.data.columns import Columns, Provenance
+from bcq.data.episodes import without_rows
+from bcq.data.missing import handle_missing
 from bcq.system.errors import InputError
 
 # Two episodes of five rows; the second begins with a gap.
@@ -73,6 +76,69 @@ def test_nothing_is_filled_across_an_end_of_any_kind(tmp_path: Path) -> None:
     dataset = bcq.load(tmp_path / "log.npz", missing="fill")
     assert dataset.rewards.tolist() == [0, 2, 4, 5]  # rows 1 and 3 begin their episodes
     assert dataset.observations[:, 0].tolist() == [1, 3, 5, 5]
+    assert dataset.terminated.tolist() == [False, True, False, False]
+    assert dataset.truncated.tolist() == [True, False, False, False]  # the last is unfinished
+
+
+def four_rows(**changes: Any) -> Columns:
+    """In the file, these rows stand the other way round."""
+    nan = np.nan
+    arrays: dict[str, Any] = {
+        "observations": np.array([[1.0], [nan], [3.0], [nan]]),
+        "actions": np.array([0.25, nan, 0.5, 0.75]),
+        "rewards": np.arange(4.0),
+        "terminated": np.zeros(4),
+    }
+    return Columns("log", arrays | changes, Provenance(), rows=np.array([3, 2, 1, 0]))
+
+
+def test_what_was_filled_is_told_with_the_rows_of_the_file() -> None:
+    before = four_rows()
+    after = handle_missing(before, "fill")
+    assert after.arrays["observations"].tolist() == [[1], [1], [3], [3]]
+    assert after.arrays["actions"].tolist() == [[0.25], [0.25], [0.5], [0.75]]
+    assert after.rows is not None
+    assert after.rows.tolist() == [3, 2, 1, 0]
+    (finding,) = after.findings
+    assert finding.problem == "3 cells of 2 rows are missing; 0 rows are left out"
+    assert finding.remedy == "check that the values before them are good guesses"
+    assert (finding.kind, finding.severity) == ("missing-cells", "warning")
+    assert finding.rows is not None
+    assert finding.rows.tolist() == [0, 2]
+    assert np.isnan(before.arrays["actions"]).tolist() == [False, True, False, False]
+
+
+def test_what_was_cut_out_is_told_and_ends_the_episode_before_it() -> None:
+    after = handle_missing(four_rows(), "cut")
+    assert after.arrays["rewards"].tolist() == [0, 2]
+    assert after.arrays["truncated"].tolist() == [True, True]
+    assert after.rows is not None
+    assert after.rows.tolist() == [3, 1]
+    (finding,) = after.findings
+    assert finding.problem == "3 cells of 2 rows are missing; 2 rows are left out"
+    assert finding.remedy == "fill them from the row before, if values change slowly"
+
+
+@pytest.mark.parametrize("choice", ["refuse", "fill", "cut"])
+def test_without_gaps_nothing_is_told(choice: Any) -> None:
+    whole = four_rows(observations=np.ones((4, 1)), actions=np.ones(4))
+    assert handle_missing(whole, choice) is whole
+
+
+def test_rows_are_left_out_of_a_copy() -> None:
+    arrays: dict[str, Any] = {
+        "rewards": np.arange(4.0),
+        "terminated": np.array([0, 0, 1, 0]),
+        "truncated": np.zeros(4, bool),
+    }
+    kept, rows = without_rows(arrays, np.array([False, True, False, False]))
+    assert rows.tolist() == [0, 2, 3]
+    assert kept["truncated"].tolist() == [True, False, False]
+    assert not arrays["truncated"].any()
+    same, rows = without_rows(arrays, np.zeros(4, bool))
+    assert rows.tolist() == [0, 1, 2, 3]
+    assert same.keys() == arrays.keys()
+    assert same is not arrays
 
 
 def test_a_log_without_gaps_is_what_it_is(tmp_path: Path, log: Path) -> None:

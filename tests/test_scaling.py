@@ -93,11 +93,13 @@ def test_columns_of_any_size_become_alike(size: float) -> None:
 
 
 def test_constant_columns_become_zero_and_rewards_of_zero_stay() -> None:
-    observations = np.tile(np.array([0.1, 1e9], np.float32), (1000, 1))
+    observations = np.tile(np.array([0.1, 1e9, 0, -0.1], np.float32), (1000, 1))
     scaling = Scaling.of(observations, np.zeros(1000, np.float32))
     np.testing.assert_allclose(scaling.observations(observations), 0, atol=1e-6)
+    assert scaling.spread.tolist() == [1, 1, 1, 1]
     assert scaling.rewards(np.float32(0)) == 0
-    changed = scaling.observations(np.array([[0.1, 1e9 + 640]], np.float32))
+    assert scaling.reward_spread == 1
+    changed = scaling.observations(np.array([[0.1, 1e9 + 640, 0, -0.1]], np.float32))
     assert np.abs(changed).max() <= 10  # a constant that changes later does not explode
 
 
@@ -123,6 +125,7 @@ def test_the_task_keeps_it_in_json() -> None:
     assert again is not None
     for before, after in zip(task.scaling, again, strict=True):
         np.testing.assert_array_equal(before, after)
+        assert before.dtype == after.dtype == np.float32
     assert "scaling" not in batch().task.as_json()
 
 
@@ -131,6 +134,7 @@ def test_the_task_keeps_it_in_json() -> None:
     [
         ({"observation_spread": [1, 1, 0]}, "a spread is not above 0"),
         ({"reward_spread": -1}, "a spread is not above 0"),
+        ({"reward_spread": 0}, "a spread is not above 0"),
         ({"observation_centre": [1, 2]}, "is not for observations of size 3"),
         ({"observation_centre": [1, 2, float("nan")]}, "a number is not finite"),
         ({"reward_spread": None}, "scaling: "),
@@ -141,6 +145,20 @@ def test_a_damaged_scaling_is_refused(change: dict[str, Any], message: str) -> N
     told = {**scaling_of(batch()).as_json(), **change}
     with pytest.raises(ValueError, match=message):
         Scaling.from_json(told, 3)
+
+
+def test_centres_of_zero_and_small_spreads_are_kept() -> None:
+    rows = np.array([[-0.25, 1.0], [0.25, 3.0]], np.float32)
+    scaling = Scaling.of(rows, np.array([0.5, -0.5], np.float32))
+    assert scaling.as_json() == {
+        "observation_centre": [0, 2],
+        "observation_spread": [0.25, 1],
+        "reward_spread": 0.5,
+    }
+    again = Scaling.from_json(scaling.as_json(), 2)
+    for numbers in (scaling.centre, scaling.spread, again.centre, again.spread):
+        with pytest.raises(ValueError, match="read-only"):
+            numbers[0] = 1
 
 
 # Learning
