@@ -210,6 +210,8 @@ def test_names_in_npz(tmp_path: Path) -> None:
     names = np.array(NAMES)[TAKEN]
     np.savez(tmp_path / "log.npz", **plain(actions=names))
     assert bcq.load(tmp_path / "log.npz").task.choices == NAMES
+    np.savez(tmp_path / "pairs.npz", **plain(actions=np.stack([names, names], axis=1)))
+    assert "have 2 dimensions but the bounds have 1" in refusal(tmp_path / "pairs.npz")
     np.savez(tmp_path / "objects.npz", **plain(actions=names.astype(object)))
     assert "no pickle is opened" in refusal(tmp_path / "objects.npz")
 
@@ -444,6 +446,14 @@ def test_a_task_with_choices_is_stored_and_read() -> None:
     for bad in (["a", "a"], [], "ab\n", [1, 2], {"a": 1}):
         with pytest.raises(ValueError, match="task"):
             TaskSpec.from_json(content | {"action_names": bad})
+
+
+def test_numbers_of_choices_are_whole_to_learners_and_float32_in_a_batch() -> None:
+    choices = Choices(NAMES)
+    taken = choices.normalise(np.array([[2], [0]], np.float32))
+    assert (taken.tolist(), taken.dtype) == ([2, 0], np.int32)
+    stored = choices.denormalise(taken)
+    assert (stored.tolist(), stored.dtype) == ([[2], [0]], np.float32)
 
 
 def test_quantities_have_no_names() -> None:

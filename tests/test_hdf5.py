@@ -21,7 +21,7 @@ from bcq.data.formats.hdf5 import FileForHDF5
 from bcq.data.opening import Options, open_batch
 from bcq.data.saving import convert
 from bcq.simulation.environments import registered_bounds
-from bcq.system.errors import InputError
+from bcq.system.errors import InputError, InterruptionError
 from bcq.training.loop import on_device
 from conftest import ROWS, BatchFile
 
@@ -441,6 +441,49 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
     with pytest.raises(InputError, match=r"cannot write .*new\.hdf5"):
         bcq.save(changed, tmp_path / "new.hdf5")
     assert list(tmp_path.iterdir()) == [path]
+
+
+def fill_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every write fails from now on."""
+    write = FileForHDF5.write
+
+    def fail(self: FileForHDF5, content: Any) -> int:
+        self.failure = OSError(28, "No space left on device")
+        return write(self, content)
+
+    monkeypatch.setattr(FileForHDF5, "write", fail)
+
+
+def test_after_a_failed_write_no_further_column_is_begun(
+    pendulum: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_the_disk(monkeypatch)
+    begun: list[str] = []
+    create = h5py.File.create_dataset
+
+    def look(self: Any, name: str, **options: Any) -> Any:
+        begun.append(name)
+        return create(self, name, **options)
+
+    monkeypatch.setattr(h5py.File, "create_dataset", look)
+    with pytest.raises(InputError, match=r"cannot write .*batch\.hdf5: No space left on device"):
+        bcq.save(pendulum, tmp_path / "batch.hdf5")
+    assert begun == ["observations"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_reading_and_writing_stop_when_the_user_wants_to(
+    pendulum: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bcq.save(pendulum, tmp_path / "batch.hdf5")
+    monkeypatch.setattr("bcq.system.interruption.arrived", [2])
+    with pytest.raises(InterruptionError):
+        bcq.load(tmp_path / "batch.hdf5")
+    with pytest.raises(InterruptionError):
+        bcq.save(pendulum, tmp_path / "new.hdf5")
+    with pytest.raises(InterruptionError):
+        bcq.save(pendulum, tmp_path / "new-v0")
+    assert [path.name for path in tmp_path.iterdir()] == ["batch.hdf5"]
 
 
 def test_the_new_file_appears_whole(

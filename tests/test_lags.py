@@ -129,6 +129,13 @@ def test_arrays_of_several_numbers_have_no_names(tmp_path: Path) -> None:
     assert dataset.layout.labels == ()
 
 
+def test_a_file_without_names_has_a_past_without_names(tmp_path: Path, log: Path) -> None:
+    bcq.save(bcq.load(log, columns=ROLES, **BOUNDS), tmp_path / "log.hdf5")
+    dataset = bcq.load(tmp_path / "log.hdf5", lags=2)
+    assert dataset.observations.tolist() == OBSERVATIONS
+    assert dataset.layout == Layout((), Past(2, 2, 1))
+
+
 def test_the_past_begins_anew_where_rows_are_cut_out(log: Path) -> None:
     log.write_text(LOG.replace("a,2,20", "a,2,"))
     dataset = load(log, 1, missing="cut")

@@ -24,7 +24,7 @@ from bcq.data.doctor.examination import examine, examine_dataset
 from bcq.data.opening import Options, read
 from bcq.data.saving import convert
 from bcq.system.errors import InputError
-from test_hdf5 import assert_same, content
+from test_hdf5 import assert_same, content, fill_the_disk
 
 # Lengths and ends of the awkward episodes: one step, both flags, cut, no flag, unfinished tail.
 EPISODES = ((4, 1, 0), (1, 1, 0), (3, 1, 1), (1, 0, 1), (5, 0, 1), (2, 0, 0), (6, 0, 0))
@@ -306,6 +306,24 @@ def test_what_t_plus_1_observations_cannot_hold_is_refused(tmp_path: Path) -> No
         InputError, match=r"row 9: is not the observation of the next row \(one of 2"
     ):
         bcq.save(broken, tmp_path / "torn-v0")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_after_a_failed_write_no_further_episode_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_the_disk(monkeypatch)
+    begun: list[str] = []
+    create = h5py.Group.create_group
+
+    def look(self: Any, name: str) -> Any:
+        begun.append(name)
+        return create(self, name)
+
+    monkeypatch.setattr(h5py.Group, "create_group", look)
+    with pytest.raises(InputError, match=r"cannot write .*log-v0: No space left on device"):
+        bcq.save(awkward(), tmp_path / "log-v0")
+    assert begun == ["episode_0", "infos"]
     assert list(tmp_path.iterdir()) == []
 
 

@@ -67,6 +67,13 @@ def test_dones_are_not_guessed_at(path: Path) -> None:
     assert bcq.load(path, columns={"terminated": ["dones"]}).terminated.sum() == 2
 
 
+def test_without_any_flag_what_is_missing_is_named(path: Path) -> None:
+    np.savez(path, **arrays(terminated=None))
+    message = refusal(path)
+    assert "terminated: is missing" in message
+    assert "dones" not in message
+
+
 def test_the_files_bounds_are_used(path: Path) -> None:
     np.savez(path, **arrays(action_low=[-2, -3], action_high=[3, 4.0]))
     assert bcq.load(path).bounds.high.tolist() == [3, 4]
@@ -85,6 +92,8 @@ def test_other_members_of_the_archive_do_not_matter(path: Path) -> None:
         archive.writestr("inner\\actions.npy", "none")
         archive.writestr("episode.npy", "none")
     assert bcq.load(path).fingerprint == plain
+    inner = {"actions": ["inner\\actions"]}  # a folder, as some tools of Windows write it
+    assert "there is no column inner" in refusal(path, columns=inner)
 
 
 @pytest.mark.parametrize(("version", "read"), [((2, 0), True), ((3, 0), False)])
