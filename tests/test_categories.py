@@ -339,6 +339,22 @@ def test_a_damaged_layout_is_refused(damage: Any) -> None:
         TaskSpec.from_json(task.as_json() | {"layout": damage})
 
 
+@pytest.mark.parametrize(
+    "column",
+    [
+        {"name": 3},
+        {"name": 3, "categories": ["a"]},
+        {"name": "x", "categories": "abc"},
+        {"name": "x", "categories": ["a", 1]},
+    ],
+)
+def test_a_column_is_a_name_and_its_categories(column: Any) -> None:
+    whole = {"name": "x", "categories": ["a", "b"]}
+    assert Layout.from_json({"columns": [whole]}).labels == ("x=a", "x=b")
+    with pytest.raises(ValueError, match=r"layout: column .* is not a name and its categories"):
+        Layout.from_json({"columns": [whole, column]})
+
+
 def test_a_layout_of_other_observations_is_refused(tmp_path: Path) -> None:
     dataset = bcq.load(write(tmp_path / "log.csv"), columns=ROLES)
     other = Layout((ObservationColumn("inside"),))

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import bcq
 from bcq.data.bounds import ActionBounds
 from bcq.data.columns import Provenance
 from bcq.data.dataset import Dataset
-from bcq.data.formats.hdf5 import FileForHDF5
+from bcq.data.formats.hdf5 import FileForHDF5, write_parts
 from bcq.data.opening import Options, open_batch
 from bcq.data.saving import convert
 from bcq.simulation.environments import registered_bounds
@@ -176,6 +177,19 @@ def test_a_long_column_is_stored_in_chunks_of_65536_rows(tmp_path: Path) -> None
     with h5py.File(tmp_path / "batch.hdf5") as file:
         assert file["observations"].chunks == (65_536, 1)
         assert file["terminals"].chunks == (65_536,)
+
+
+def test_a_chunk_stays_in_memory_until_it_is_full(pendulum: Dataset, tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def parts() -> Iterator[Dataset]:
+        for file in h5py.h5f.get_obj_ids(types=h5py.h5f.OBJ_FILE):
+            seen.append(file.get_access_plist().get_cache()[2])
+        yield pendulum
+
+    write_parts(parts(), tmp_path / "batch.hdf5")
+    # 65,536 rows of 100 numbers, and not more than any machine can spare
+    assert any(65_536 * 100 * 4 < size < 100e6 for size in seen)
 
 
 def test_simulator_states_are_those_before_the_step(pendulum: Dataset) -> None:
@@ -687,6 +701,10 @@ def test_what_was_to_be_written_is_kept_as_it_was(tmp_path: Path) -> None:
         file.seek(0)
         assert file.readinto(target) == 8  # as much as there is, not only up to what is kept
         assert bytes(target) == b"01abc567"
+        beginning = bytearray(2)
+        file.seek(3)
+        assert file.readinto(beginning) == 2  # what is kept began before it
+        assert bytes(beginning) == b"bc"
         file.seek(50)
         assert file.readinto(target) == 0
 

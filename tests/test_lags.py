@@ -320,6 +320,24 @@ def test_a_damaged_past_is_refused(damage: Any) -> None:
         TaskSpec.from_json(told)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"lags": 0},
+        {"reading_size": -1},
+        {"action_size": 0},
+        {"reading_size": 2.0},
+        {"lags": True},
+        {"actions": ["heat", 3]},
+    ],
+)
+def test_a_past_is_three_sizes_and_names(change: dict[str, Any]) -> None:
+    smallest = {"lags": 1, "reading_size": 1, "action_size": 1, "actions": []}
+    assert Past.from_json(smallest) == Past(1, 1, 1)
+    with pytest.raises(ValueError, match="layout: its past steps are not three sizes and names"):
+        Past.from_json(smallest | change)
+
+
 # Learning
 
 

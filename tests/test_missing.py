@@ -125,6 +125,20 @@ def test_without_gaps_nothing_is_told(choice: Any) -> None:
     assert handle_missing(whole, choice) is whole
 
 
+@pytest.mark.parametrize("choice", ["fill", "cut"])
+def test_a_log_that_is_no_batch_is_refused_before_anything_is_filled(
+    choice: Any, tmp_path: Path
+) -> None:
+    arrays: dict[str, Any] = {**four_rows().arrays, "terminated": np.zeros(3)}
+    np.savez(tmp_path / "log.npz", **arrays)
+    with pytest.raises(InputError, match="terminated: has 3 rows but observations has 4"):
+        bcq.load(tmp_path / "log.npz", missing=choice)
+    del arrays["terminated"]
+    np.savez(tmp_path / "log.npz", **arrays)
+    with pytest.raises(InputError, match="terminated: is missing"):
+        bcq.load(tmp_path / "log.npz", missing=choice)
+
+
 def test_rows_are_left_out_of_a_copy() -> None:
     arrays: dict[str, Any] = {
         "rewards": np.arange(4.0),
