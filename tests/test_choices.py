@@ -370,6 +370,32 @@ def test_after_a_terminal_no_choice_is_needed(tmp_path: Path) -> None:
     )
 
 
+def test_masks_of_numbers_become_flags(tmp_path: Path) -> None:
+    np.savez(tmp_path / "log.npz", **plain(permitted=masks().astype(float)))
+    dataset = bcq.load(tmp_path / "log.npz")
+    assert dataset.permitted is not None
+    assert dataset.permitted.dtype == bool
+    np.testing.assert_array_equal(dataset.permitted, masks())
+
+
+def test_a_minari_data_set_says_that_its_actions_are_whole_numbers(tmp_path: Path) -> None:
+    save(batch(), tmp_path / "log-v0")
+    with h5py.File(tmp_path / "log-v0/data/main_data.hdf5") as file:
+        assert file["episode_0/actions"].dtype == np.int64
+    path = tmp_path / "log-v0/data/metadata.json"
+    metadata = json.loads(path.read_text())
+    space = {"type": "Discrete", "dtype": "int64", "start": 0, "n": 3}
+    assert json.loads(metadata["action_space"]) == space
+    del space["start"]  # older versions of Gymnasium have none
+    path.write_text(json.dumps(metadata | {"action_space": json.dumps(space)}))
+    dataset = bcq.load(tmp_path / "log-v0")
+    assert dataset.task.choices == NAMES
+    assert dataset.actions[:, 0].tolist() == TAKEN.tolist()
+    names = {"bcq_action_names": ["a", "b"]}  # of other choices
+    path.write_text(json.dumps(metadata | names))
+    assert bcq.load(tmp_path / "log-v0").task.choices == ("0", "1", "2")
+
+
 def test_densities_may_be_above_one(tmp_path: Path) -> None:
     continuous = plain(actions=np.linspace(-1, 1, ROWS)[:, None], propensities=np.full(ROWS, 7.5))
     np.savez(tmp_path / "log.npz", **continuous)
@@ -451,9 +477,11 @@ def test_a_task_with_choices_is_stored_and_read() -> None:
 def test_numbers_of_choices_are_whole_to_learners_and_float32_in_a_batch() -> None:
     choices = Choices(NAMES)
     taken = choices.normalise(np.array([[2], [0]], np.float32))
-    assert (taken.tolist(), taken.dtype) == ([2, 0], np.int32)
+    assert taken.tolist() == [2, 0]
+    assert taken.dtype == np.int32
     stored = choices.denormalise(taken)
-    assert (stored.tolist(), stored.dtype) == ([[2], [0]], np.float32)
+    assert stored.tolist() == [[2], [0]]
+    assert stored.dtype == np.float32
 
 
 def test_quantities_have_no_names() -> None:

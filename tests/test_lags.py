@@ -227,6 +227,12 @@ def test_a_converted_batch_knows_its_past(log: Path, target: str) -> None:
     assert words in failure(Path(target), action_margin=0.1)
 
 
+def test_readings_are_scaled_and_past_actions_are_not() -> None:
+    assert PLAIN.unscaled(3).tolist() == [False, False, False]
+    assert PLAIN.unscaled(3).dtype == bool
+    assert Layout((), Past(2, 1, 1)).unscaled(5).tolist() == [False, False, True, False, True]
+
+
 def test_a_thousand_lags_are_the_most() -> None:
     assert Options(lags=1_000).lags == 1_000
 
