@@ -14,6 +14,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from gymnasium.spaces import Box
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
 from minari.data_collector import EpisodeBuffer
 
 import bcq
@@ -27,6 +29,7 @@ from bcq.data.formats import tables
 from bcq.data.inspection import as_text, picture, summary
 from bcq.data.opening import Options
 from bcq.data.saving import convert, save
+from bcq.system.colours import COLOURS
 from bcq.system.errors import InputError
 from refusals import refusal
 
@@ -357,6 +360,59 @@ def test_hostile_choices_are_refused_in_one_line(
     assert words in refusal(tmp_path / "log.npz", action_kind=kind)
 
 
+def test_masks_and_numbers_are_told_with_every_row_and_their_reason() -> None:
+    half = np.ones((ROWS, 3))
+    half[7, 2] = half[9, 0] = half[9, 1] = 0.5
+    forbidden = np.ones((ROWS, 3))
+    forbidden[[4, 6], TAKEN[[4, 6]]] = 0
+    for changes, kind, field, rows, problem in (
+        ({"permitted": half}, "not-a-flag", "permitted", [7, 9], "is 0.5"),
+        (
+            {"permitted": forbidden},
+            "wrong-mask",
+            "actions",
+            [4, 6],
+            "choice 2 was not permitted (one of 2 such rows)",
+        ),
+        (
+            {"actions": np.where(np.isin(np.arange(ROWS), [3, 8]), 3, TAKEN)},
+            "not-a-choice",
+            "actions",
+            [3, 8],
+            "3 is not the number of a choice, 0 to 2 (one of 2 such rows)",
+        ),
+        (
+            {"propensities": np.where(np.isin(np.arange(ROWS), [3, 8]), 1.5, 1)},
+            "not-a-propensity",
+            "propensities",
+            [3, 8],
+            "is 1.5 (one of 2 such rows)",
+        ),
+    ):
+        found = check(Columns("test", plain(**changes), Provenance(), choices=NAMES)).errors
+        (finding,) = (f for f in found if f.kind == kind)
+        assert finding.rows is not None
+        assert (finding.field, finding.rows.tolist(), finding.problem) == (field, rows, problem)
+        assert finding.option == ("action_kind" if kind == "not-a-choice" else None)
+        if kind == "not-a-flag":
+            assert finding.why == "a choice is either permitted or not"
+
+
+def test_a_probability_may_be_above_one_by_rounding_only() -> None:
+    assert batch(propensities=np.full(ROWS, 1 + 0.8e-6)).propensities is not None
+    with pytest.raises(InputError, match="propensities, row 0: is 1"):
+        batch(propensities=np.full(ROWS, 1 + 1.6e-6))
+
+
+def test_a_wrong_mask_has_its_kind_and_its_remedy() -> None:
+    columns = Columns("test", plain(permitted=np.ones((ROWS, 2))), Provenance(), choices=NAMES)
+    (finding,) = check(columns).errors
+    assert (finding.kind, finding.field) == ("wrong-mask", "permitted")
+    assert finding.problem == "has 2 columns but there are 3 choices"
+    assert finding.remedy == "give one column for each choice"
+    assert finding.why == "values are compared only among permitted choices"
+
+
 def test_after_a_terminal_no_choice_is_needed(tmp_path: Path) -> None:
     ends = np.arange(ROWS) % LENGTH == LENGTH - 1
     given = {
@@ -506,6 +562,46 @@ def test_the_summary_counts_choices(tmp_path: Path) -> None:
     assert (tmp_path / "picture.png").stat().st_size > 1_000
 
 
+def test_a_choice_that_was_never_taken_is_counted_too() -> None:
+    assert summary(batch(actions=TAKEN % 2))["actions"]["taken"] == [25, 15, 0]
+
+
+def test_the_picture_shows_the_most_common_choices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    panels: list[Any] = []
+
+    def noted(figure: Figure, path: Path, **_: Any) -> None:
+        panels.extend(figure.axes)
+        path.touch()
+
+    monkeypatch.setattr(Figure, "savefig", noted)
+    often = np.concatenate([[3, 1, 0, 4, 2, 0, 0, 0], np.arange(16) + 5])
+    taken = np.repeat(np.arange(24), often)
+    rows = len(taken)
+    arrays = {
+        "observations": np.zeros((rows, 2)),
+        "next_observations": np.zeros((rows, 2)),
+        "actions": taken,
+        "rewards": np.zeros(rows),
+        "terminated": np.zeros(rows, bool),
+    }
+    names = [f"choice {number}" for number in range(24)]
+    columns = Columns("test", arrays, Provenance(), choices=names)
+    dataset = Dataset.from_checked(check(columns))
+    picture(dataset, tmp_path / "picture.png")
+    axes = panels[2]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("share", "choice")
+    labels = axes.get_yticklabels()
+    common = [1, 4, 0, 3, *range(8, 24)]  # taken 1, 2, 3, 4, 5, 6, ... times
+    assert [label.get_text() for label in labels] == [f"choice {number}" for number in common]
+    assert {label.get_size() for label in labels} == {7}
+    assert {label.get_size() for label in axes.get_xticklabels()} != {7}
+    widths = [bar.get_width() for bar in axes.patches]
+    np.testing.assert_allclose(widths, np.arange(1, 21) / len(dataset))
+    assert {bar.get_facecolor() for bar in axes.patches} == {to_rgba(COLOURS["bcq"])}
+
+
 def kinds(dataset: Dataset) -> set[str]:
     return {finding.kind for finding in examine_dataset(dataset)}
 
@@ -514,6 +610,16 @@ def test_the_doctor_knows_choices() -> None:
     assert not {"far-from-bounds", "discrete-actions", "unused-choices"} & kinds(batch())
     unused = [f for f in examine_dataset(batch(actions=TAKEN % 2)) if f.kind == "unused-choices"]
     assert [finding.problem for finding in unused] == ["never taken: none"]
+    assert [finding.field for finding in unused] == ["actions"]
+
+
+@pytest.mark.parametrize(("count", "end"), [(11, "10"), (12, "10 and 1 more")])
+def test_many_unused_choices_are_named_in_short(count: int, end: str) -> None:
+    names = [str(number) for number in range(count)]
+    columns = Columns("test", plain(), Provenance(), choices=names)
+    found = examine_dataset(Dataset.from_checked(check(columns)))
+    (unused,) = (finding for finding in found if finding.kind == "unused-choices")
+    assert unused.problem == f"never taken: 3, 4, 5, 6, 7, 8, 9, {end}"
 
 
 def thermostat(shift: int, random: float) -> Dataset:

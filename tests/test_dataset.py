@@ -97,7 +97,13 @@ def test_wrong_shapes_are_refused_by_name(name: str, shape: tuple[int, ...]) -> 
 
 def test_a_batch_without_rows_is_refused() -> None:
     empty = {name: values[:0] for name, values in columns().arrays.items()}
-    assert "observations: has no rows" in refusal(columns(**empty))
+    (finding,) = check(columns(**empty)).errors
+    assert (finding.kind, finding.field) == ("different-lengths", "observations")
+    assert (finding.problem, finding.remedy) == (
+        "has no rows",
+        "a batch needs at least one transition",
+    )
+    refusal(columns(**empty))
 
 
 @pytest.mark.parametrize("name", ["observations", "rewards", "terminated", "qpos"])
@@ -171,6 +177,29 @@ def test_an_error_has_its_kind_and_its_remedy(
     assert remedy in found[0].remedy
     assert found[0].why
     assert found[0].field in change
+
+
+def test_one_cell_is_enough_and_each_row_is_named_once() -> None:
+    observations = np.zeros((ROWS, 3))
+    observations[5, 1] = observations[9, 0] = observations[9, 2] = np.nan
+    (finding,) = check(columns(observations=observations)).errors
+    assert finding.rows is not None
+    assert finding.rows.tolist() == [5, 9]
+    assert finding.problem == "is nan (one of 3 values that are not finite)"
+
+
+@pytest.mark.parametrize(
+    ("change", "option"),
+    [
+        ({"rewards": np.full(ROWS, np.nan)}, "fix"),
+        ({"actions": np.full((ROWS, 2), 2.0)}, "action_margin"),
+        ({"terminated": np.full(ROWS, 2)}, None),
+    ],
+)
+def test_a_refusal_names_the_setting_that_helps(change: dict[str, Any], option: str | None) -> None:
+    with pytest.raises(InputError) as caught:
+        Dataset.from_columns(columns(**change))
+    assert caught.value.option == option
 
 
 def test_several_problems_of_one_kind_are_counted() -> None:

@@ -18,7 +18,7 @@ from bcq.data.columns import Columns, Finding, Provenance
 from bcq.data.dataset import Dataset
 from bcq.data.doctor import examination
 from bcq.data.doctor.examination import ADVISORY_CHECKS, examine_dataset
-from bcq.data.doctor.numbers import outliers
+from bcq.data.doctor.numbers import discrete_actions, outliers
 from bcq.data.doctor.report import as_json, as_text
 from bcq.system.errors import InputError
 
@@ -583,9 +583,11 @@ def test_both_flags_are_a_slip_where_one_of_them_is_before_the_limit() -> None:
     arrays = with_ends(3, 5, 2, 5)
     both = arrays | {"truncated": np.isin(np.arange(15), [7, 14])}
     assert severity(both, "both-flags") == "note"
+    assert findings(both)["both-flags"].remedy == "no action needed"
     assert rows_of(both, "both-flags") == [7, 14]
     slip = arrays | {"truncated": np.isin(np.arange(15), [7, 9])}
     assert severity(slip, "both-flags") == "warning"
+    assert findings(slip)["both-flags"].remedy.startswith("mark a time-out only where")
 
 
 def test_two_rows_are_enough_to_be_constant() -> None:
@@ -671,9 +673,11 @@ def test_actions_of_few_values_or_whole_numbers_are_told(values: NDArray[Any], t
         assert found["discrete-actions"].problem == problem
 
 
-@pytest.mark.parametrize(("ratio", "told"), [(1.5e6, True), (0.7e6, False)])
+@pytest.mark.parametrize(("ratio", "told"), [(1.5e6, True), (0.7e6, False), (1e6, False)])
 def test_scales_a_million_apart_are_told(ratio: float, told: bool) -> None:
     waves = np.resize([-1.0, 1.0], 40)
+    small = findings(noise(40, observations=waves[:, None] * [0.25, 0.25 * ratio]))
+    assert ("unequal-scales" in small) == told
     scales = np.array([0.0, 3.0, 3.0 * ratio, 30.0])
     found = findings(noise(40, observations=waves[:, None] * scales))
     assert ("unequal-scales" in found) == told
@@ -691,8 +695,12 @@ def test_scales_a_million_apart_are_told(ratio: float, told: bool) -> None:
         (12, 2.6, None),
         (9, 0.5, None),
         (50, 0, None),
+        (10, 0.5, None),
+        (12.5, 2.5, None),
         (0.7e5, 1, "far-from-zero"),
+        (1e5, 1, "far-from-zero"),
         (1.5e5, 1, "lost-precision"),
+        (0.75e5, 0.5, "lost-precision"),
     ],
 )
 def test_a_column_is_far_from_zero_at_ten_and_at_five_spreads(
@@ -734,6 +742,18 @@ def test_a_value_ten_times_as_far_out_as_all_others_is_told(
     assert "outlier" not in findings(fewer)
 
 
+@pytest.mark.parametrize(("value", "told"), [(110.5, False), (110.75, True)])
+def test_an_outlier_is_more_than_ten_times_as_far_out(value: float, told: bool) -> None:
+    rewards = np.resize([99.5, 100.5], 200)
+    rewards[70] = value  # now 100.5 is in the middle
+    found = findings(noise(200, rewards=rewards))
+    assert ("outlier" in found) == told
+    if told:
+        assert found["outlier"].problem == (
+            "is 110.8 there, but between 99.5 and 100.5 in 98% of rows"
+        )
+
+
 def test_one_in_a_hundred_values_may_be_outliers() -> None:
     rewards = np.resize([0.0, 1.0], 600)
     rewards[:6] = [3e6, 1e6, 2e6, 1e6, 4e6, 2e6]
@@ -754,12 +774,48 @@ def test_heavy_tails_in_any_order_are_no_outliers() -> None:
 def test_a_copy_has_two_rows_at_least_and_may_be_unfinished() -> None:
     arrays = with_ends(1, 1, 2, 1, 2, 4, rows=13)
     for name in ("observations", "actions", "rewards"):
-        arrays[name][1] = arrays[name][0]
+        arrays[name][[1, 4]] = arrays[name][0]
         arrays[name][5:7] = arrays[name][2:4]
         arrays[name][11:13] = arrays[name][2:4]
     assert rows_of(arrays, "duplicated-episode") == [5, 6, 11, 12]
     problem = findings(arrays)["duplicated-episode"].problem
     assert problem == "2 episodes are exact copies of earlier ones"
+
+
+def test_few_values_are_looked_for_in_five_thousand_rows() -> None:
+    values = np.random.default_rng(5).uniform(-1, 1, 10_000)
+    values[::2] = np.resize([-1, 0, 1], 5_000)
+    for rows, told in ((10_000, 1), (9_999, 0)):
+        arrays = noise(rows, actions=in_column(2, 0, values[:rows]))
+        limits = ActionBounds(np.array([-1, -1]), np.array([1, 1]))
+        assert (
+            len(list(discrete_actions(examination.stored_batch(arrays, {}, limits, None)))) == told
+        )
+
+
+def test_advice_names_the_setting_that_helps() -> None:
+    arrays = noise(200, terminated=np.arange(200) == 150)
+    arrays["actions"] = np.resize([-0.25, 0.25, 0.125], (200, 2))
+    arrays["observations"][:, 1] *= 1e8
+    arrays["observations"][:, 2] += 50
+    found = findings(arrays)
+    options = {kind: finding.option for kind, finding in found.items() if finding.option}
+    assert options == {
+        "far-from-bounds": "action_low",
+        "discrete-actions": "action_kind",
+        "unequal-scales": "scaling",
+        "far-from-zero": "scaling",
+    }
+    assert findings(with_ends(5, 5))["long-horizon"].option == "discount"
+
+
+def test_a_constant_column_matters_more_among_actions() -> None:
+    arrays = noise(30)
+    arrays["observations"][:, 0] = 3
+    assert findings(arrays)["constant-column"].why == "a constant adds nothing"
+    arrays = noise(30)
+    arrays["actions"][:, 0] = 0.5
+    assert findings(arrays)["constant-column"].why == "the policy will always choose this value"
 
 
 def test_numbers_near_the_end_of_float32_are_examined() -> None:
@@ -871,6 +927,39 @@ def test_successors_that_fit_are_believed_rather_than_leaps() -> None:
     assert not {"shift", "next-mismatch"} & findings(arrays).keys()
 
 
+@pytest.mark.parametrize(("rows", "kind"), [(41, "next-mismatch"), (42, "shift")])
+def test_successors_are_shifted_where_most_rows_differ(rows: int, kind: str) -> None:
+    # Next observations that are a row too early; the observation changes in every second row.
+    places = (np.arange(rows) + 1) // 2
+    changed = np.flatnonzero(np.diff(places))
+    arrays = noise(rows, observations=100.0 * places[:, None])
+    arrays["next_observations"] = arrays["observations"]
+    found = findings(arrays)
+    assert {"next-mismatch", "shift"} & found.keys() == {kind}
+    assert rows_of(arrays, kind) == changed.tolist()
+
+
+def test_a_break_at_the_last_end_but_one_row_is_believed() -> None:
+    ends = np.cumsum(LENGTHS[:11]) - 1
+    rows = int(ends[-1]) + 2
+    arrays = with_ends(*LENGTHS[:11], rows=rows)
+    arrays["observations"] = jumping(ends[:-1] + 1, rows)  # as if ends came a row too early
+    arrays["next_observations"] = np.concatenate([arrays["observations"][1:], np.zeros((1, 3))])
+    assert "shift" in findings(arrays)
+    arrays["next_observations"][ends[-1]] += 5
+    assert "shift" not in findings(arrays)
+
+
+def test_a_shift_tells_how_to_undo_it() -> None:
+    arrays = sound()
+    ends_late(arrays)
+    assert findings(arrays)["shift"].remedy == "shift it back by one row"
+    arrays = sound()
+    one_more_with_every_episode(arrays)
+    remedy = "store T+1 observations per episode as T pairs"
+    assert findings(arrays)["growing-shift"].remedy == remedy
+
+
 def test_a_successor_is_the_next_observation_but_for_rounding() -> None:
     arrays = sound()
     spread = arrays["observations"].std(axis=0)
@@ -947,6 +1036,20 @@ def test_the_horizon_is_that_of_the_discount() -> None:
     assert "long-horizon" not in findings(sound(), discount=0.9)
 
 
+@pytest.mark.parametrize(("longest", "told"), [(99, True), (100, False)])
+def test_the_horizon_of_a_batch_in_memory_is_a_hundred_steps(longest: int, told: bool) -> None:
+    arrays = with_ends(longest, 20)
+    dataset = Dataset.from_columns(columns(arrays))
+    found = {finding.kind: finding for finding in examine_dataset(dataset)}
+    assert ("long-horizon" in found) == told
+    if told:
+        words = "the longest has 99 steps; discount 0.99 looks 100 steps ahead"
+        assert found["long-horizon"].problem == words
+    for discount in (0.5, None):
+        kinds = {finding.kind for finding in examine_dataset(dataset, discount=discount)}
+        assert "long-horizon" not in kinds
+
+
 def test_bounds_decide_what_is_near_them() -> None:
     wide = ActionBounds(np.full(2, -40.0), np.full(2, 40.0))
     assert examine(columns(sound()), wide)[0].kind == "far-from-bounds"
@@ -988,6 +1091,43 @@ def test_the_report_survives_json_and_names_the_first_rows_and_their_number() ->
     assert both["rows"] == ENDS[::2][:5].tolist()
     assert (both["count"], both["severity"], both["mended_by_fix"]) == (6, "warning", False)
     assert [entry["severity"] for entry in report] == ["warning", "note", "note"]
+
+
+def test_a_report_has_every_part_of_a_finding() -> None:
+    rows = np.arange(3, 9)
+    whole = Finding("kind", "rewards", "is odd", "look", "it matters", rows, "note", option="fix")
+    assert as_json([whole, Finding("other", "actions", "are odd", "ask")]) == [
+        {
+            **{"kind": "kind", "severity": "note", "field": "rewards", "problem": "is odd"},
+            **{"rows": [3, 4, 5, 6, 7], "count": 6, "why": "it matters", "remedy": "look"},
+            "mended_by_fix": True,
+        },
+        {
+            **{"kind": "other", "severity": "error", "field": "actions", "problem": "are odd"},
+            **{"rows": [], "count": 0, "why": "", "remedy": "ask"},
+            "mended_by_fix": False,
+        },
+    ]
+    assert as_text([Finding("other", "actions", "are odd", "ask", "it matters")]).splitlines() == [
+        "doctor         1 error, no warnings, no notes",
+        "error          actions: are odd",
+        "               it matters",
+        "               -> ask",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (1, "[row 3]"),
+        (2, "[rows 3, 4]"),
+        (5, "[rows 3, 4, 5, 6, 7]"),
+        (6, "[rows 3, 4, 5, 6, 7, ... (6 in total)]"),
+    ],
+)
+def test_five_rows_are_shown(count: int, words: str) -> None:
+    finding = Finding("kind", "rewards", "is odd", "look", rows=np.arange(3, 3 + count))
+    assert as_text([finding]).splitlines()[1] == f"error          rewards: is odd {words}"
 
 
 def test_the_text_has_severity_rows_reason_and_remedy() -> None:

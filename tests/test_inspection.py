@@ -5,12 +5,14 @@ from typing import Any
 import matplotlib.image
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
 from bcq.data.bounds import ActionBounds
 from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
-from bcq.data.inspection import as_text, picture, summary
+from bcq.data.inspection import as_text, picture, require_own, summary
+from bcq.system.colours import BATCH_COLOUR, COLOURS
 from bcq.system.errors import InputError
 
 LOW, HIGH = np.array([-1, -2], np.float32), np.array([3, 0.5], np.float32)
@@ -214,6 +216,67 @@ def test_the_picture_shows_returns_in_order_their_spread_and_each_action(
     expected[19] = 3 / 8
     assert first.values.tolist() == pytest.approx(expected)
     assert second.values[10] == 1
+    assert [text.get_text() for text in actions.get_legend().get_texts()] == ["0", "1"]
+    assert actions.get_legend().get_title().get_text() == "dimension"
+    assert names[2][0] == "action (bounds at ±1)"
+    assert (line.get_linestyle(), line.get_marker()) == ("None", ".")  # points
+    assert line.get_color() == COLOURS["bcq"]
+    assert {bar.get_facecolor() for bar in spread.patches} == {to_rgba(COLOURS["bcq"])}
+    assert spread.get_lines()[0].get_color() == BATCH_COLOUR
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "bars"),
+    [
+        (-4e6, -4e6 + 6, 30),  # a difference of 1.5 in a million
+        (4e6, 4e6 - 2, 1),  # of one in two million
+        (-4e6, -4e6 + 2, 1),
+        (0.0, 4e6, 30),
+        (0.25, 0.25 + 2**-20, 30),
+        (7.0, 7.0, 1),
+        (0.0, 0.0, 1),
+    ],
+)
+def test_returns_that_are_the_same_but_for_rounding_are_one_bar(
+    first: float, second: float, bars: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[int] = []
+
+    def noted(figure: Figure, path: Path, **_: Any) -> None:
+        counts.append(len(figure.axes[1].patches))
+        path.touch()
+
+    monkeypatch.setattr(Figure, "savefig", noted)
+    picture(batch(rewards=np.array([first, 0, 0, second, 0, 0, 0, 0])), tmp_path / "batch.png")
+    assert counts == [bars]
+
+
+def test_an_action_past_a_bound_by_rounding_is_drawn_at_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shares: list[Any] = []
+
+    def noted(figure: Figure, path: Path, **_: Any) -> None:
+        shares.extend(stairs.get_data().values.tolist() for stairs in figure.axes[2].patches)
+        path.touch()
+
+    monkeypatch.setattr(Figure, "savefig", noted)
+    actions = np.stack([np.full(8, 3.00001), np.full(8, -2.00001)], axis=1)
+    picture(batch(actions=actions), tmp_path / "batch.png")
+    assert shares == [[0] * 19 + [1], [1] + [0] * 19]
+
+
+def test_a_picture_may_replace_only_pictures_of_its_kind(tmp_path: Path) -> None:
+    path = tmp_path / "batch.jpeg"  # whatever its name, it is a PNG
+    require_own(path)
+    picture(batch(), path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    require_own(path)
+    for foreign in (b"", b"a letter", b" " * 1_000 + b"bcq inspect"):
+        path.write_bytes(foreign)
+        with pytest.raises(InputError, match="is not a picture of this kind") as caught:
+            require_own(path)
+        assert caught.value.option == "picture"
 
 
 def test_returns_that_differ_by_rounding_are_drawn(tmp_path: Path) -> None:
