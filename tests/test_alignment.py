@@ -309,9 +309,9 @@ def test_a_delay_is_not_looked_for_among_more_than_a_hundred_numbers(
     width: int, told: bool
 ) -> None:
     generator = np.random.default_rng(0)
-    actions = generator.uniform(-1, 1, (2_050, width))
+    actions = generator.uniform(-1, 1, (2_100, width))
     rewards = np.roll(actions[:, 0], 1)
-    found = delayed(moving(generator.normal(size=(2_050, 1)), actions, rewards))
+    found = delayed(moving(generator.normal(size=(2_100, 1)), actions, rewards))
     assert ("delayed-rewards" in kinds(found)) == told
 
 

@@ -464,10 +464,11 @@ def test_densities_may_be_above_one(tmp_path: Path) -> None:
 
 
 def test_masks_of_quantities_are_refused(tmp_path: Path) -> None:
-    np.savez(tmp_path / "log.npz", **plain(permitted=np.ones((ROWS, 3))))
-    assert "permitted: has 3 columns but there are no choices" in refusal(
-        tmp_path / "log.npz", action_margin=0.0
-    )
+    for width in (3, 1):
+        np.savez(tmp_path / "log.npz", **plain(permitted=np.ones((ROWS, width))))
+        assert f"permitted: has {width} columns but there are no choices" in refusal(
+            tmp_path / "log.npz", action_margin=0.0
+        )
 
 
 def test_texts_that_are_no_names_are_refused(log: Path) -> None:

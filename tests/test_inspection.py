@@ -257,7 +257,8 @@ def test_an_action_past_a_bound_by_rounding_is_drawn_at_it(
     shares: list[Any] = []
 
     def noted(figure: Figure, path: Path, **_: Any) -> None:
-        shares.extend(stairs.get_data().values.tolist() for stairs in figure.axes[2].patches)
+        drawn: Any = figure.axes[2].patches
+        shares.extend(stairs.get_data().values.tolist() for stairs in drawn)
         path.touch()
 
     monkeypatch.setattr(Figure, "savefig", noted)
