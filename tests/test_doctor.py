@@ -762,6 +762,25 @@ def test_one_in_a_hundred_values_may_be_outliers() -> None:
     assert "outlier" not in findings(noise(600, rewards=rewards))
 
 
+@pytest.mark.parametrize(("low", "high", "told"), [(5, 5, True), (5, 6, False)])
+def test_outliers_on_both_sides_are_counted_together(low: int, high: int, told: bool) -> None:
+    rewards = np.resize([0.0, 1.0], 1_000)
+    rows = np.sort(np.random.default_rng(6).choice(1_000, low + high, replace=False))
+    far = np.random.default_rng(7).permutation(1e6 + 1e4 * np.arange(low + high))
+    rewards[rows] = np.where(np.arange(low + high) < low, -far, far)
+    arrays = noise(1_000, rewards=rewards)
+    assert ("outlier" in findings(arrays)) == told
+    if told:
+        assert rows_of(arrays, "outlier") == rows.tolist()
+
+
+def test_an_outlier_is_told_with_what_is_usual() -> None:
+    rewards = np.arange(201.0)
+    rewards[200] = 1e5
+    words = "is 1e+05 there, but between 2 and 198 in 98% of rows"
+    assert findings(noise(201, rewards=rewards))["outlier"].problem == words
+
+
 def test_heavy_tails_in_any_order_are_no_outliers() -> None:
     tails = np.random.default_rng(0).standard_cauchy(100_000)
     arrays = noise(100_000, rewards=tails)
