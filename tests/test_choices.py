@@ -398,6 +398,27 @@ def test_masks_and_numbers_are_told_with_every_row_and_their_reason() -> None:
             assert finding.why == "a choice is either permitted or not"
 
 
+def test_what_is_no_choice_cannot_be_forbidden() -> None:
+    actions = np.where(np.arange(ROWS) == 3, 7, TAKEN)
+    given = plain(actions=actions, permitted=np.ones((ROWS, 3)))
+    found = check(Columns("test", given, Provenance(), choices=NAMES)).errors
+    assert [finding.kind for finding in found] == ["not-a-choice"]
+
+
+def test_a_row_after_which_nothing_is_permitted_is_told() -> None:
+    given = plain(
+        permitted=np.ones((ROWS, 3)),
+        next_observations=np.zeros((ROWS, 2)),
+        next_permitted=np.repeat(~np.isin(np.arange(ROWS), [4, 6])[:, None], 3, axis=1),
+    )
+    (finding,) = check(Columns("test", given, Provenance(), choices=NAMES)).errors
+    assert (finding.kind, finding.field) == ("wrong-mask", "next_permitted")
+    assert finding.rows is not None
+    assert finding.rows.tolist() == [4, 6]
+    assert finding.problem == "no choice is permitted (one of 2 such rows)"
+    assert finding.remedy == "check the mask of this row"
+
+
 def test_a_probability_may_be_above_one_by_rounding_only() -> None:
     assert batch(propensities=np.full(ROWS, 1 + 0.8e-6)).propensities is not None
     with pytest.raises(InputError, match="propensities, row 0: is 1"):
