@@ -1222,6 +1222,12 @@ def test_a_batch_that_knows_no_limits_is_cut_only_where_rows_go() -> None:
     assert not whole["truncated"].any()
 
 
+@pytest.mark.parametrize("change", [{"rewards": np.zeros(ROWS - 1)}, {"actions": np.zeros(3)}])
+def test_what_is_no_batch_at_all_cannot_be_mended(change: Arrays) -> None:
+    with pytest.raises(InputError, match="rows but observations has 600"):
+        repair(columns(sound() | change))
+
+
 def test_a_sound_batch_is_left_as_it_is() -> None:
     before = Dataset.from_columns(columns(sound()))
     assert Dataset.from_columns(repair(columns(sound()))).fingerprint == before.fingerprint
