@@ -1,7 +1,7 @@
 """Claims: each is judged by its rule, from made-up records whose answer is known."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -23,13 +23,18 @@ from bcq.paper.evidence import (
     Measure,
     NotEnoughError,
     Trial,
+    batch_return,
     error_above,
     error_at,
     error_of,
+    expert,
     lead,
+    measure_of,
     of_the_batch,
     roughness,
     roughness_of,
+    settled_error,
+    share,
     value_error,
 )
 from bcq.paper.figure_1_extrapolation import early_error_of, of_the_behaviour
@@ -679,6 +684,206 @@ def test_the_bars_stay() -> None:
     assert figure_9_random_behaviour.SOLVED == {"Pendulum-v1": -150, "Reacher-v5": -3.75}
 
 
+LATE = ("final-buffer", "concurrent")
+FIRST_THREE = TASKS[:3]
+OTHERS = ("ddpg", "dqn", "bc", "vae-bc")
+TOYS = ("Pendulum-v1", "Reacher-v5")
+SIZES = ("the smaller", "the larger")
+DEMANDS: dict[str, set[tuple[str, str, float]]] = {
+    "are incapable of learning": {
+        (f"{label} on {task}", "below", 0.95) for label in ("ddpg", "dqn") for task in TASKS
+    },
+    "performances significantly worse": {(task, "below", 0.75) for task in FIRST_THREE},
+    "in every single trial": {("concurrent, every trial", "below", 0.75)},
+    "unstable or divergent across all tasks": {(task, "above", 0.0) for task in FIRST_THREE},
+    "behavioral agent is highly stable": {
+        *((f"jumps, {task}", "below", 0.25) for task in LATE),
+        *((f"share of the ceiling, {task}", "below", 1.0) for task in LATE),
+    },
+    "rapidly diverge": {("imitation", "above", 0.0)},
+    "the agent fails to learn": {("imitation", "below", 0.1)},
+    "matching or outperforming": {(task, "above", 0.95) for task in TASKS},
+    "only algorithm which succeeds": {
+        *((task, "above", 0.95) for task in TASKS),
+        *((f"{label} on {task}", "below", 0.95) for label in OTHERS for task in TASKS),
+    },
+    "outperforming all other agents": {
+        (f"{task}, over {other}", "above", 0.0)
+        for task in ("final-buffer", "concurrent", "imperfect")
+        for other in OTHERS
+    },
+    "behavioral cloning unsurprisingly": {
+        (f"{clone} over {other}", "above", 0.0)
+        for clone in ("bc", "vae-bc")
+        for other in ("bcq", "ddpg", "dqn")
+    },
+    "learning algorithms perform poorly": {(label, "below", 0.5) for label in OTHERS},
+    "strongly outperform the noisy": {("imperfect", "above", 1.5)},
+    "remarkably few iterations": {("imperfect", "above", 1.5)},
+    "exhibits a highly stable value function": {
+        *((f"off by, {task}", "below", math.log10(0.5)) for task in TASKS),
+        *((f"jumps, {task}", "below", 0.25) for task in TASKS),
+    },
+    "unlike the deep reinforcement learning algorithms": {
+        (f"{label} against bcq, {task}", "above", 0.0)
+        for label in ("ddpg", "dqn")
+        for task in TASKS
+    },
+    "clear drop in performance": {("Phi of 1 or more against 0.1 or less", "below", -0.1)},
+    "increase in instability": {("Phi of 1 or more against 0.1 or less", "above", 0.0)},
+    "neither ensemble method is sufficient": {
+        (f"distance of {size} from the logged actions, against BCQ's", "above", 1.0)
+        for size in SIZES
+    },
+    "suffer in performance compared": {(f"{size} against BCQ", "below", 0.0) for size in SIZES},
+    "the value function is stabilized": {
+        *((f"off by, {size}", "below", 0.0) for size in SIZES),
+        *((f"jumps, {size}", "below", 0.25) for size in SIZES),
+    },
+    "more accurate estimate of the uncertainty": {
+        ("the larger's share of random actions doubted, less the smaller's", "above", 0.0)
+    },
+    "able to learn successfully": {
+        (f"{label} on {env}", "above", 0.75) for label in ("bcq", "ddpg") for env in TOYS
+    },
+    "any imitation learning would fail": {(f"bc on {env}", "below", 0.25) for env in TOYS},
+    "more stability in the value function": {("DDPG's jumps against BCQ's", "above", 0.0)},
+    "outperforms DDPG in the Reacher": {("Reacher-v5", "above", 0.0)},
+}
+
+
+def demands(test: AllOf | AnyOf | OnAverage | EachTrial) -> Iterator[tuple[str, str, float]]:
+    """Name, side and bar of each part."""
+    if isinstance(test, AllOf | AnyOf):
+        for part in test.tests:
+            yield from demands(part)
+    else:
+        yield test.name, test.side, test.bar
+
+
+def test_every_claim_demands_what_it_did_before_the_runs() -> None:
+    """Another bar, side or number of parts would be another claim."""
+    decided = {claim.quote: claim.test for claim in CLAIMS if isinstance(claim, claims.Measured)}
+    assert len(decided) == len(DEMANDS)
+    for words, wanted in DEMANDS.items():
+        (test,) = (test for quote, test in decided.items() if words in quote)
+        assert set(demands(test)) == wanted, words
+
+
+def test_a_claim_says_where_the_paper_makes_it() -> None:
+    places = {claim.quote: claim.where for claim in CLAIMS}
+    (abstract,) = (where for quote, where in places.items() if "are incapable" in quote)
+    assert abstract == "Abstract"
+    for statement in STATEMENTS:
+        assert places[statement.says[0].upper() + statement.says[1:] + "."] == statement.name
+
+
+def test_what_is_measured_in_units_needs_a_positive_unit() -> None:
+    assert share(1.0, 0.5, "x") == 2
+    for whole in (0.0, -1.0):
+        with pytest.raises(NotEnoughError, match="the batch above 0; it is "):
+            share(1.0, whole, "the batch")
+
+
+@pytest.mark.parametrize(
+    "batch", [None, {"mean_return": None, "expert_return": None, "largest_reward": 1.0}]
+)
+def test_a_batch_without_returns_is_no_measure(batch: Changes | None) -> None:
+    run = record("imitation", "ddpg", 1, batch=batch)
+    with pytest.raises(NotEnoughError, match="a batch with complete episodes in Hopper-v5"):
+        batch_return(run)
+    with pytest.raises(NotEnoughError, match="the expert's return"):
+        expert(run)
+
+
+def test_what_is_missing_is_said() -> None:
+    with pytest.raises(NotEnoughError, match="runs of bcq on imitation"):
+        Evidence([], None).runs("results", "imitation", "bcq")
+    with pytest.raises(NotEnoughError, match="action_distance of bcq on imitation"):
+        measure_of(record("imitation", "bcq", 1), "action_distance")
+    with pytest.raises(NotEnoughError, match="estimates of bcq on imitation"):
+        figure_1_extrapolation.largest_estimate(record("imitation", "bcq", 1, estimates=[]))
+    with pytest.raises(NotEnoughError, match="the batch's largest reward"):
+        figure_1_extrapolation.ceiling(record("imitation", "bcq", 1, batch=None))
+    with pytest.raises(NotEnoughError, match=r"Phi of at most 0\.1 and one of at least 1"):
+        large_phi_against_small(lambda one: one.final)(Evidence([bcq_with(0.05, 1)], None))
+    with pytest.raises(NotEnoughError, match="ensembles of two sizes"):
+        figure_8_uncertainty.ensemble(Evidence([ensemble_of(4)], None), -1)
+
+
+def ensemble_of(members: int) -> Record:
+    return record("imitation", "ensemble", 1, settings={"members": members})
+
+
+def test_the_larger_of_several_ensembles_is_the_largest() -> None:
+    evidence = Evidence([ensemble_of(members) for members in (10, 2, 4)], None)
+    assert figure_8_uncertainty.ensemble(evidence, 0) == "ensemble of 2"
+    for which in (figure_8_uncertainty.BOTH_SIZES["the larger"], -1):
+        assert figure_8_uncertainty.ensemble(evidence, which) == "ensemble of 10"
+    doubts = [
+        replace(run, experiments=["uncertainty"], measures={DOUBT: run.settings["members"] / 100})
+        for run in evidence.records
+    ]
+    (test,) = figure_8_uncertainty.LARGER_KNOWS_MORE.tests
+    assert isinstance(test, OnAverage)
+    found = test.measure(Evidence(doubts, None))
+    assert list(found.values()) == pytest.approx([0.10 - 0.02])
+
+
+def test_an_agents_largest_estimate_is_a_share_of_the_largest_reward_for_ever() -> None:
+    agent = record(
+        "concurrent", "ddpg", 1, role="agent", batch=None, estimates=[(1, 300.0), (2, 100.0)]
+    )
+    measure = figure_1_extrapolation.largest_share_of_ceiling("concurrent")
+    offline = record("concurrent", "ddpg", 1)  # its batch's largest reward is 4
+    assert numbers_of(measure, agent, offline) == pytest.approx([300 / (4 / 0.01)])
+
+
+def test_a_run_that_diverged_early_is_settled() -> None:
+    short = {"schedule": {"steps": 100}, "divergence": {"step": 50}}
+    assert settled_error(record("imitation", "ddpg", 1, **short)) == pytest.approx(6)
+
+
+def test_three_estimates_are_enough_and_values_near_nothing_are_not_rough() -> None:
+    late = [(40_000, 0.0), (50_000, 1e-10), (60_000, 0.0)]
+    assert roughness(record("x", "bcq", 1, estimates=late)) == pytest.approx(0.1)
+
+
+def test_early_returns_end_with_the_evaluation_at_the_last_update() -> None:
+    run = record("imperfect", "bcq", 0, evaluations=[(0, [9.0]), (1, [100.0]), (2, [200.0])])
+    assert numbers_of(early("imperfect", "bcq", 2), run) == pytest.approx([150 / 500])
+    late = replace(run, evaluations=[(0, [9.0]), (30_000, [100.0])])
+    with pytest.raises(NotEnoughError, match="20,000 updates of bcq"):
+        early("imperfect", "bcq", 20_000)(Evidence([late], None))
+
+
+def test_trials_and_environments_are_told_in_order() -> None:
+    wanted = [Trial(env, seed) for env in ("Ant-v5", "Hopper-v5", "Zebra-v5") for seed in range(4)]
+    runs = [
+        record(task, label, 300, seed=trial.seed, env=trial.env, **changes)
+        for trial in (*wanted[5:], *wanted[4::-1])
+        for task, label, changes in (
+            ("concurrent", "ddpg", {}),
+            ("concurrent", "ddpg", {"role": "agent"}),
+            ("imperfect", "bcq", {}),
+            ("imperfect", "bc", {}),
+        )
+    ]
+    runs += [
+        bcq_with(phi, 1, seed=trial.seed, env=trial.env)
+        for trial in wanted[::-1]
+        for phi in (0.05, 2.0)
+    ]
+    evidence = Evidence(runs, None)
+    assert [*lead("results", "imperfect", "bcq", "bc")(evidence)] == wanted
+    assert [*figure_1_extrapolation.gaps_of_each_trial(evidence)] == wanted
+    assert [*large_phi_against_small(lambda one: one.final)(evidence)] == wanted
+    average = average_of(dict.fromkeys(wanted[::-1], 1.0))
+    for test in (average, AllOf([average])):
+        environments = test.judge(evidence).environments
+        assert [*environments] == ["Ant-v5", "Hopper-v5", "Zebra-v5"]
+
+
 def test_a_batch_that_earned_nothing_is_no_measure() -> None:
     def poor(run: Record) -> Record:
         return replace(run, batch={**(run.batch or {}), "mean_return": -5.0})
@@ -818,6 +1023,13 @@ def test_a_record_does_not_bring_its_own_tolerance() -> None:
     assert {found[statement.name] for statement in STATEMENTS} == {FAILS}
 
 
+def test_what_is_off_by_just_the_tolerance_holds() -> None:
+    edge = [{**one, "worst": one["tolerance"]} for one in THEORY["statements"]]
+    values = {"kernel_values_off_by": 1e-9, "bcql_values_off_by": 1e-3}
+    found = judge_all([], THEORY | values | {"statements": edge})
+    assert {v.verdict for v in found if not hasattr(v.claim, "test")} == {HOLDS}
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -847,4 +1059,5 @@ def test_every_claim_quotes_its_sentence_and_states_its_rule() -> None:
         assert claim.rule in table
     rows = [line for line in table.splitlines() if line.startswith("| ")]
     assert len(rows) == len(CLAIMS) + 1
+    assert table.splitlines()[1] == "|---|---|---|---|---|"  # else it is no table
     assert "- HalfCheetah-v5: imperfect:" in table
