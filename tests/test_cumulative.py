@@ -259,6 +259,12 @@ def test_dry_run_tells_what_is_recorded(clone: Path, capsys: pytest.CaptureFixtu
     assert waiting == [fingerprint(AGENTS[0])]
 
 
+def test_dry_run_tells_what_is_done(original: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["reproduce", "--preset", "smoke", "--dry-run", "--out", str(original)])
+    lines = capsys.readouterr().out.splitlines()[:JOBS]
+    assert [line.split()[-2] for line in lines] == ["done"] * JOBS
+
+
 def test_an_interrupted_reproduction_leaves_the_records_of_what_it_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,10 @@ def test_what_is_trained_beside_is_what_training_alone_gives(
     )
     assert header.split()[-2:] == ["BC", "DDPG"]
     assert "last 3 evaluations" in printed
+    assert printed.startswith("Batch: 300 steps on Pendulum-v1, 2 episodes.\nBehaviour: ")
+    picture = tmp_path / "demo" / "learning_curves.png"
+    assert f"learning curves  {picture}\n" in printed
+    assert picture.read_bytes().startswith(b"\x89PNG")
     alone, beside = tmp_path / "alone", Training(DDPGConfig(), schedule, batch)
     path = tmp_path / "demo" / directory_name(batch) / "batch.hdf5"
     train_run(alone, DDPGConfig(), schedule, load(path))

@@ -1,6 +1,8 @@
 """What a reproduction will cost, by speeds that are given here instead of measured."""
 
 import json
+import signal
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,6 +20,8 @@ from bcq.experiments.estimate import Speeds, bytes_of, estimate, longest_chain, 
 from bcq.experiments.jobs import Job, directory_name
 from bcq.experiments.kinds import Batch, Experts, OnlineAgent, Theory, Training
 from bcq.runs.schedules import BehaviourSchedule, Schedule
+from bcq.system import interruption
+from bcq.system.errors import InterruptionError
 
 START = 8.0  # seconds until a worker has begun
 KEPT = 25_000_000  # bytes of a run directory
@@ -123,6 +127,9 @@ def test_the_longest_chain_is_that_of_needs() -> None:
     assert longest_chain([AGENT, other, batch, learner], [5.0, 11.0, 2.0, 3.0]) == 11
     assert longest_chain([AGENT, other, batch, learner], [5.0, 9.0, 2.0, 3.0]) == 10
     assert longest_chain([], []) == 0
+    agents = tuple(OnlineAgent(replace(AGENT.schedule, seed=seed)) for seed in range(3))
+    experts = Experts(agents, 1)
+    assert longest_chain([*agents, experts], [5.0, 9.0, 2.0, 1.0]) == 10  # after the slowest
 
 
 def test_speeds_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,11 +145,12 @@ def test_speeds_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     class Acting:
         def __init__(self, *_: Any) -> None:
-            pass
+            self.compiled = False
 
         def act(self, observations: Any, **_: Any) -> None:
             assert len(observations) == 10
-            clock[0] += 0.01
+            clock[0] += 0.01 if self.compiled else 5.0
+            self.compiled = True
 
     monkeypatch.setattr(module, "train", updates)
     monkeypatch.setattr(module, "Policy", Acting)
@@ -169,3 +177,32 @@ def test_steps_are_timed_by_collecting(monkeypatch: pytest.MonkeyPatch) -> None:
     speeds = Speeds()
     assert speeds.seconds_a_step("Pendulum-v1") == speeds.seconds_a_step("Pendulum-v1") == 0.0015
     assert clock == [3.0]
+
+
+def test_without_a_time_limit_an_episode_is_taken_to_last_a_thousand_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "time_limit_of", lambda env: None)
+    expected = START + 2_000 / 100 + 4 * 1_000 * (0.01 + 5 * 0.001)
+    assert seconds_of(training(BCConfig()), tmp_path, Given()) == pytest.approx(expected)
+
+
+def test_an_estimate_can_be_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interruption, "arrived", [signal.SIGINT])
+    with pytest.raises(InterruptionError):
+        seconds_of(training(BCConfig()), tmp_path, Given())
+
+
+def test_measuring_tells_how_many_jobs_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = []
+
+    def over(jobs: Any, *words: str) -> Any:
+        shown.append((len(jobs), *words))
+        return jobs
+
+    monkeypatch.setattr(module, "over", over)
+    seconds, _, _ = estimate([Theory()], tmp_path, 1)
+    assert seconds == [START]
+    assert shown == [(1, "measuring", "job")]

@@ -1,21 +1,26 @@
 """The paper's experiments as data: which jobs, under which names."""
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
+import numpy as np
 import pytest
 
 from bcq.algorithms import BCQConfig, EnsembleConfig, name_of
 from bcq.collection import experts
 from bcq.collection.experts import bundled
+from bcq.collection.recipes import collect, random_batch
 from bcq.experiments import jobs
 from bcq.experiments.jobs import Job, directory_name, fingerprint, with_needs
 from bcq.experiments.kinds import Batch, Experts, OnlineAgent, Theory, Training, from_json
 from bcq.paper import EXPERIMENTS, jobs_of
 from bcq.paper.presets import PERTURBATIONS, PRESETS, ExperimentName, Plan, Preset, PresetName
 from bcq.runs.schedules import BehaviourSchedule, Schedule
+from bcq.simulation.batches import load
 from bcq.system.errors import InputError
 
 PAPER = PRESETS["paper"]
@@ -397,3 +402,112 @@ def test_a_batch_may_be_the_first_rows_of_a_longer_life() -> None:
 def test_a_kind_of_job_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ValueError, match="Nonsense"):
         from_json({"kind": "Nonsense"})
+
+
+def test_a_fingerprint_is_the_hash_of_everything_in_order() -> None:
+    """As in the records of other machines, which are not run again."""
+    told = '{"job": {"checks": 2, "kind": "Theory", "seed": 0}, "numbers": 2, "threads": 1}'
+    wanted = hashlib.sha256(told.encode()).hexdigest()[:12]
+    assert fingerprint(Theory()) == wanted
+    assert directory_name(Theory()) == f"theory-{wanted}"
+
+
+def test_a_job_is_named_by_what_it_does() -> None:
+    schedule = BehaviourSchedule(env="Hopper-v5", steps=30, seed=4, noise=0.5)
+    agents = tuple(OnlineAgent(replace(schedule, seed=seed)) for seed in range(3))
+    kept = Experts(agents, 2)
+    batch = Batch("imperfect", "Hopper-v5", 20, 1, kept)
+    training = Training(BCQConfig(), Schedule(steps=10, seed=1, env="Hopper-v5"), batch)
+    assert OnlineAgent(schedule).name == "behaviour-Hopper-v5-noise0.5-seed4"
+    assert kept.name == "experts-Hopper-v5-2-of-3"
+    assert batch.name == "batch-imperfect-Hopper-v5-seed1"
+    assert training.name == "bcq-imperfect-Hopper-v5-seed1"
+    lengths = [job.length for job in (agents[0], kept, batch, training, Theory())]
+    assert lengths == [30, 1, 20, 10, 1]
+
+
+def test_a_batch_tells_the_weights_of_its_expert() -> None:
+    path = bundled("Hopper-v5")[0]
+    assert Batch("imperfect", "Hopper-v5", 20, 0).as_json() == {
+        "kind": "Batch",
+        "recipe": "imperfect",
+        "env": "Hopper-v5",
+        "transitions": 20,
+        "trial": 0,
+        "source": None,
+        "expert": {"name": path.stem, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()},
+    }
+
+
+def test_a_batch_knows_what_its_expert_earns_without_noise(tmp_path: Path) -> None:
+    card = json.loads(bundled("Hopper-v5")[0].with_suffix(".json").read_text())
+    found = Batch("imperfect", "Hopper-v5", 20, 0).expert_return(tmp_path)
+    assert found == card["mean_return_of_100_fresh_episodes"]
+    assert Batch("random", "Hopper-v5", 20, 0).expert_return(tmp_path) is None
+
+
+def test_without_a_bundled_expert_a_batch_says_how_to_get_one() -> None:
+    with pytest.raises(InputError, match=r"no expert of Pendulum-v1 is bundled; train one with"):
+        Batch("imitation", "Pendulum-v1", 20, 0).as_json()
+
+
+def test_a_job_leaves_its_settings_and_how_long_it_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readings = iter([10.0, 12.34])
+    monkeypatch.setattr(jobs, "time", SimpleNamespace(perf_counter=lambda: next(readings)))
+    batch = Batch("random", "Pendulum-v1", 30, 3)
+    jobs.perform(batch, tmp_path)
+    folder = tmp_path / directory_name(batch)
+    assert json.loads((folder / "job.json").read_text()) == batch.as_json()
+    assert json.loads((folder / "done.json").read_text())["seconds"] == 2.3
+
+
+def test_a_batch_is_collected_once_with_the_seed_of_its_trial(tmp_path: Path) -> None:
+    batch = Batch("random", "Pendulum-v1", 30, 3)
+    folder = tmp_path / directory_name(batch)
+    folder.mkdir()
+    batch.perform(tmp_path)
+    dataset = load(folder / "batch.hdf5")
+    wanted = collect(random_batch("Pendulum-v1", transitions=30, seed=3))
+    np.testing.assert_array_equal(dataset.actions, wanted.actions)
+    summary = json.loads((folder / "batch.json").read_text())
+    assert summary["largest_reward"] == pytest.approx(np.abs(wanted.rewards).max())
+    before = (folder / "batch.hdf5").stat().st_mtime_ns
+    (folder / "batch.json").unlink()
+    batch.perform(tmp_path)  # as after an interruption between the two files
+    assert (folder / "batch.hdf5").stat().st_mtime_ns == before
+    assert json.loads((folder / "batch.json").read_text()) == summary
+
+
+def test_the_papers_preset_has_every_experiment_at_the_papers_scale() -> None:
+    environments = ("Hopper", "HalfCheetah", "Walker2d")
+    million = (1_000_000, 1_000_000, 5, 5_000, 50_000)
+    small = (100_000, 1_000_000, 5, 5_000, 50_000)
+    first = [(env, task, *million) for task in TASKS[:3] for env in environments]
+    four = [*first, *((env, "imperfect", *small) for env in environments)]
+    imitation = [(env, "imitation", *million) for env in environments]
+    toy = ("random", 5_000, 1_000_000, 5, 5_000, 50_000)
+    assert scales("paper") == {
+        "extrapolation": first,
+        "results": four,
+        "values": four,
+        "perturbation": imitation,
+        "uncertainty": imitation[:1],
+        "random": [("Pendulum", *toy), ("Reacher", *toy)],
+    }
+    assert PAPER.perturbations == (0.0, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
+    assert PAPER.evaluate_behaviour_every == 5_000
+
+
+def test_the_theory_comes_before_the_runs() -> None:
+    """It takes seconds."""
+    first, *others = jobs_of(PRESETS["smoke"], (), ())
+    assert first == Theory()
+    assert all(isinstance(job, Training) for job in others)
+    plan = replace(PLAN, part=1)
+    late = replace(PAPER, plans={"extrapolation": [plan], "results": [PLAN]})
+    trained = [job for job in jobs_of(late, ("extrapolation", "results"), ()) if job != Theory()]
+    kinds = [name_of(job.config) for job in trained if isinstance(job, Training)]
+    assert kinds[-2:] == ["ddpg", "ddpg"]
+    assert Plan("Hopper-v5", "imitation", 1, 1, 1).part == 0

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
@@ -17,6 +18,7 @@ from bcq.paper.figure_3_values import figure_3
 from bcq.paper.figure_7_perturbation import figure_7
 from bcq.paper.figure_8_uncertainty import figure_8
 from bcq.paper.figure_9_random_behaviour import figure_9
+from bcq.system.colours import BATCH_COLOUR, COLOURS
 from test_claims import as_in_the_paper, measured, record
 
 HERE = "Hopper-v5"
@@ -303,3 +305,121 @@ def test_the_same_figure_gives_the_same_bytes(tmp_path: Path) -> None:
     for ending in ("pdf", "png"):
         one, two = (tmp_path / f"{name}.{ending}" for name in ("one", "two"))
         assert one.read_bytes() == two.read_bytes()
+
+
+def phis(*sizes: float) -> list[Record]:
+    return [
+        run
+        for phi in sizes
+        for run in trials(
+            "imitation",
+            "bcq",
+            1.0,
+            settings={"max_perturbation": phi},
+            experiments=["perturbation"],
+        )
+    ]
+
+
+def size_of(figure: Figure | None) -> list[float]:
+    assert figure is not None
+    return [round(float(inches), 2) for inches in figure.get_size_inches()]
+
+
+def test_a_figure_is_as_large_as_its_panels() -> None:
+    tasks = ("final-buffer", "concurrent", "imitation")
+    changes: dict[str, Any] = {"experiments": ["extrapolation", "values"]}
+    runs = [run for task in tasks for run in trials(task, "ddpg", 1.0, **changes)]
+    assert size_of(figure_1(runs)) == [7.2, 5.1]
+    assert size_of(figure_1(runs[:6])) == [6.5, 5.1]
+    assert size_of(figure_3(runs)) == [3.25, 7.4]
+    assert size_of(figure_7(phis(0.05, 2.0))) == [6.5, 2.8]
+    ensembles = trials(
+        "imitation", "ensemble", 2.0, settings={"members": 4}, experiments=["uncertainty"]
+    )
+    assert size_of(figure_8(ensembles)) == [6.5, 2.8]
+    on_random = trials("random", "bcq", 1.0, experiments=["random"])
+    assert size_of(figure_9(on_random)) == [6.5, 2.8]
+
+
+def test_a_larger_phi_is_a_brighter_line() -> None:
+    agent = record("imitation", "ddpg", 1, role="agent", experiments=["perturbation"])
+    returns, _ = panels(figure_7([*phis(2.0, 0.1, 0.5, 0.05), agent]))
+    lines = [line for line in returns.get_lines() if "Φ" in str(line.get_label())]
+    assert [line.get_label() for line in lines] == ["Φ = 0.05", "Φ = 0.1", "Φ = 0.5", "Φ = 2"]
+    shades = mpl.colormaps["cividis"](np.array([0, 0.95 / 3, 2 * 0.95 / 3, 0.95]))
+    assert [line.get_color() for line in lines] == [mpl.colors.to_hex(one) for one in shades]
+
+
+def test_every_line_has_the_name_of_its_algorithm_and_all_of_it_one_colour() -> None:
+    names = {"bcq": "BCQ", "ddpg": "DDPG", "dqn": "DQN", "bc": "BC", "vae-bc": "VAE-BC"}
+    runs = [run for name in names for run in trials("imitation", name, 1.0)]
+    (axes,) = panels(figure_2(runs))
+    found = {str(line.get_label()): line.get_color() for line in axes.get_lines()}
+    wanted = {label: COLOURS[name] for name, label in names.items()}
+    assert found == {**wanted, "the batch": BATCH_COLOUR}
+    shaded = [mpl.colors.to_hex(area.get_facecolor()[0]) for area in axes.collections]
+    assert shaded == [mpl.colors.to_hex(colour) for colour in wanted.values()]
+
+
+def test_the_agents_lines_are_told_from_those_of_the_learner() -> None:
+    runs = [
+        *trials("imitation", "ddpg", 1.0),
+        *trials("imitation", "ddpg", 2.0, role="agent"),
+    ]
+    above, below = panels(figure_1(runs))
+    returns = [line for line in above.get_lines() if len(np.asarray(line.get_xdata())) > 2]
+    agent, learner = drawing.STYLES["behaviour"], COLOURS["ddpg"]
+    colours = [line.get_color() for line in returns]
+    assert colours == [agent] * 4 + [learner] * 4  # three trials and their mean
+    named = {str(line.get_label()): line for line in above.get_lines()}
+    assert named["the batch"].get_color() == BATCH_COLOUR
+    assert named["the batch"].get_linestyle() == "--"
+    assert named["expert, without noise"].get_color() == drawing.STYLES["behaviour"]
+    values = {str(line.get_label()): line for line in below.get_lines()}
+    assert values["DDPG"].get_marker() == "."
+    assert values["DDPG"].get_linestyle() == "-"
+    assert values["DDPG, true value"].get_linestyle() == ":"
+    assert values["DDPG, true value"].get_color() == COLOURS["ddpg"]
+
+
+def test_the_scale_of_values_is_chosen_by_how_far_they_are_from_nothing() -> None:
+    calm = record("imitation", "bcq", 1, estimates=[(0, -1.0), (1, 3.0)], truths=[])
+    for lowest, truth, scale in (
+        (-29.0, 3.0, "linear"),
+        (-31.0, 3.0, "symlog"),
+        (3.0, -31.0, "symlog"),
+        (3.0, 31.0, "symlog"),
+    ):
+        wild = replace(
+            calm,
+            algorithm="ddpg",
+            estimates=[(0, 1.0), (1, lowest)],
+            truths=[
+                {"step": 0, "estimate": 1.0, "truth": 1.0},
+                {"step": 2, "estimate": lowest, "truth": truth},
+            ],
+        )
+        axes = Figure().subplots()
+        groups = {"bcq": [calm], "ddpg": [wild]}
+        drawing.value_lines(axes, groups, drawing.STYLES, truth_of=["ddpg"])
+        assert axes.get_yscale() == scale
+        if scale == "symlog":
+            transform: Any = axes.yaxis.get_transform()
+            assert transform.linthresh == 3
+
+
+def test_estimates_of_minibatches_and_of_pairs_are_one_line_in_time() -> None:
+    run = record(
+        "imitation", "bcq", 1, estimates=[(1, 10.0), (3, 30.0)], truths=measured((2, 20.0))
+    )
+    assert drawing.estimates(run) == [(1, 10), (2, 20), (3, 30)]
+
+
+def test_steps_are_told_in_thousands_at_a_few_places() -> None:
+    (axes,) = panels(figure_3(trials("imitation", "bcq", 1.0, experiments=["values"])))
+    assert axes.xaxis.get_major_formatter()(20_000) == "20k"
+    assert len(axes.xaxis.get_major_locator().tick_values(0, 1e6)) <= 5
+    sizes = [text.get_fontsize() for text in (axes.title, axes.xaxis.label, axes.yaxis.label)]
+    assert sizes == [8, 8, 8]
+    assert {label.get_fontsize() for label in axes.get_xticklabels()} == {7}

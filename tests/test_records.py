@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import equinox as eqx
@@ -21,7 +22,7 @@ from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
 from bcq.experiments import jobs, kinds
 from bcq.experiments.jobs import Job, directory_name, perform
-from bcq.experiments.kinds import Batch, Experts, OnlineAgent, Training
+from bcq.experiments.kinds import Batch, Experts, OnlineAgent, Theory, Training
 from bcq.experiments.measures import final_measures
 from bcq.experiments.records import (
     Record,
@@ -29,6 +30,7 @@ from bcq.experiments.records import (
     gather,
     read_records,
     rounded,
+    theory_of,
     write_records,
 )
 from bcq.paper.presets import ExperimentName
@@ -122,6 +124,37 @@ def test_records_survive_their_file(records: list[Record], tmp_path: Path) -> No
     write_records(records, tmp_path / "runs.jsonl")
     again = read_records(tmp_path / "runs.jsonl")
     assert sorted(map(str, again)) == sorted(map(str, records))
+
+
+def test_the_order_of_runs_does_not_change_their_file(
+    records: list[Record], tmp_path: Path
+) -> None:
+    own = [one for one in records if one.role == "learner"]  # no two have the same schedule
+    for name, order in (("one", own), ("two", own[::-1])):
+        write_records(order, tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    assert [row["format"] for row in rows_in(tmp_path / "one")] == [3] * len(own)
+
+
+def test_every_number_of_a_record_has_six_digits(records: list[Record]) -> None:
+    numbers = [
+        *(value for one in records for _, episodes in one.evaluations for value in episodes),
+        *(value for one in records for _, value in one.estimates),
+        *(value for one in records for row in one.truths for value in row.values()),
+    ]
+    assert len(numbers) > 20
+    for number in numbers:
+        assert float(f"{number:.6g}") == number
+
+
+def test_a_theory_that_is_not_checked_yet_has_no_result(tmp_path: Path) -> None:
+    assert theory_of([Theory()], tmp_path) is None
+    folder = tmp_path / directory_name(Theory())
+    folder.mkdir()
+    (folder / "done.json").write_text("{}")
+    (folder / "theory.json").write_text('{"statements": []}')
+    wanted = {"fingerprint": jobs.fingerprint(Theory()), "statements": []}
+    assert theory_of([OFFLINE, Theory()], tmp_path) == wanted
 
 
 def test_the_batch_of_a_learner_tells_what_its_expert_earns(records: list[Record]) -> None:
@@ -254,19 +287,48 @@ def test_an_ensemble_that_doubts_what_it_has_not_seen_is_told_from_one_that_know
     learner = create(EnsembleConfig(members=2, hidden_sizes=(4, 4)), dataset, seed=0)
     scaled = jnp.asarray(dataset.bounds.normalise(dataset.actions))
 
+    unseen: list[np.ndarray] = []
+
     def measured(spread: Any) -> float | None:
         monkeypatch.setattr("bcq.experiments.measures.spread", spread)
         policy = bcq.Policy(learner, dataset.task)
         return final_measures(policy, dataset, seed=0)["doubt_in_unseen_actions"]
 
     def distance(_: Any, observations: Any, actions: Any) -> Any:
+        unseen.append(actions)
         return np.abs(actions - scaled[observations[:, 0].astype(int)]).sum(axis=1)
 
     assert measured(distance) == 1.0
+    others = unseen[0]  # anywhere within the bounds, which are -1 and 1 to a learner
+    assert others.dtype == np.float32
+    assert -1 <= others.min() < -0.9
+    assert 0.9 < others.max() <= 1
+    assert measured(lambda _, observations, __: np.zeros(len(observations))) == 0.0
     assert measured(lambda *a: -distance(*a)) == 0.0
     random = np.random.default_rng(1)
     blind = measured(lambda _, observations, __: random.normal(size=len(observations)))
     assert blind == pytest.approx(0.5, abs=0.1)
+
+
+def test_a_thousand_states_of_the_batch_are_looked_at_and_none_twice() -> None:
+    dataset = numbered(1_500)
+    looked_at: list[float] = []
+    seeds: list[int] = []
+
+    def act(observations: Any, *, seed: int) -> Any:
+        looked_at.extend(observations[:, 0].tolist())
+        seeds.append(seed)
+        return dataset.actions[observations[:, 0].astype(int)]
+
+    policy: Any = SimpleNamespace(act=act, learner=None)
+    for seed in (0, 1):
+        assert final_measures(policy, dataset, seed=seed)["action_distance"] == 0
+    assert len(looked_at) == 2_000
+    for rows in (looked_at[:1_000], looked_at[1_000:]):
+        assert len(set(rows)) == 1_000
+        assert max(rows) > 1_400
+    assert looked_at[:1_000] != looked_at[1_000:]
+    assert seeds[0] != seeds[1]
 
 
 def test_paper_agents_are_the_papers(folder: Path) -> None:

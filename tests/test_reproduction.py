@@ -229,4 +229,7 @@ def test_claims_are_counted_when_they_are_shown(
     write_records(as_in_the_paper(), tmp_path / "runs.jsonl")
     (tmp_path / "theory.json").write_text(json.dumps(THEORY))
     reproduce.show(tmp_path)
-    assert f"holds: {len(CLAIMS)}, does not hold: 0" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"holds: {len(CLAIMS)}, does not hold: 0" in printed
+    runs = len(as_in_the_paper())
+    assert f"{runs} runs in {tmp_path / 'runs.jsonl'}; 0 figures are next to it\n" in printed

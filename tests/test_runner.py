@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bcq.experiments import runner
+from bcq.experiments import runner, worker
 from bcq.experiments.jobs import Job, directory_name, is_finished, perform
 from bcq.experiments.kinds import Batch, steps_done
 from bcq.experiments.runner import (
@@ -136,8 +136,9 @@ def test_a_failure_is_reported_and_the_rest_go_on(tmp_path: Path) -> None:
 
 def test_never_more_jobs_than_slots(tmp_path: Path) -> None:
     engine = InThisProcess(slots=1)
-    run([Step(str(i)) for i in range(5)], tmp_path, engine)
+    outcome, _ = run([Step(str(i)) for i in range(5)], tmp_path, engine)
     assert engine.started == list("01234")
+    assert [job.name for job in outcome.done] == list("01234")
 
 
 def test_whatever_stops_the_runner_stops_what_it_started(tmp_path: Path) -> None:
@@ -280,6 +281,129 @@ def test_all_of_it_takes_as_long_as_the_longest_job_at_least(
     clock[0] = 10.0
     summary = Board(2, tmp_path, Terminal()).summary(running, [], Outcome([], {}, []))
     assert summary.endswith("; 2 min to go")  # 90 s, and a second for the other
+
+
+def test_one_running_job_has_the_waiting_ones_before_it(tmp_path: Path, clock: list[float]) -> None:
+    one, two = (Step(f"x-seed{i}", length=1_000) for i in range(2))
+    at_step(one, 500, tmp_path)
+    board = Board(2, tmp_path, Terminal())
+    board.speeds["x"] = 50.0
+    clock[0] = 10.0
+    running = {0: Running(one, Instant(0), begun=0.0, steps_before=0)}
+    summary = board.summary(running, [two], Outcome([], {}, []))
+    assert summary.endswith("; 30 s to go")  # 10 s, then 20 s
+
+
+def test_the_first_step_is_a_speed(tmp_path: Path, clock: list[float]) -> None:
+    job = Step("x", length=100)
+    at_step(job, 1, tmp_path)
+    clock[0] = 10.0
+    assert Running(job, Instant(0), begun=0.0, steps_before=0).speed(tmp_path) == 0.1
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("x-seed3", "x"), ("a-seedling-seed3", "a-seedling"), ("theory", "theory")]
+)
+def test_the_kind_of_a_job_is_its_name_without_the_seed(name: str, kind: str) -> None:
+    assert runner.kind(Step(name)) == kind
+
+
+def test_the_time_of_a_finished_job_is_that_of_its_kind(tmp_path: Path) -> None:
+    screen = Terminal()
+    jobs = [Step(f"x-seed{i}") for i in range(2)]
+    run_jobs(jobs, tmp_path, InThisProcess(slots=1), screen=screen)
+    assert "0 of 2 jobs done, 0 failed, 0 skipped; at least 0 s to go" in screen.getvalue()
+    assert "1 of 2 jobs done, 0 failed, 0 skipped; 0 s to go" in screen.getvalue()
+
+
+def test_the_board_is_gone_when_the_last_jobs_were_skipped(tmp_path: Path) -> None:
+    screen = Terminal()
+    run_jobs([B], tmp_path, InThisProcess(failing=["a"]), screen=screen)
+    assert screen.getvalue().endswith("1 failed, 1 skipped; 0 s to go\n\x1b[1F\x1b[J")
+
+
+def test_a_job_is_skipped_if_one_of_several_that_it_needs_failed(tmp_path: Path) -> None:
+    outcome, _ = run([Step("e", (D, A))], tmp_path, InThisProcess(failing=["a"]))
+    assert [job.name for job in outcome.skipped] == ["e"]
+    assert [job.name for job in outcome.done] == ["d"]
+
+
+def test_the_runner_rests_between_two_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rests: list[float] = []
+    fake = SimpleNamespace(monotonic=time.monotonic, sleep=rests.append)
+    monkeypatch.setattr(runner, "time", fake)
+    monkeypatch.setattr(runner, "POLL", 0.25)
+    run([A], tmp_path, InThisProcess())
+    assert rests == [0.25, 0.25]  # it ends at the second look
+
+
+class Slow(Terminal):
+    """A screen that shows what was flushed."""
+
+    shown = ""
+
+    def flush(self) -> None:
+        self.shown = self.getvalue()
+
+
+def test_what_is_said_and_drawn_is_seen_at_once(tmp_path: Path) -> None:
+    screen = Slow()
+    board = Board(1, tmp_path, screen)
+    board.say("a line")
+    assert screen.shown == "a line\n"
+    board.show({}, [A], Outcome([], {}, []))
+    assert screen.shown.endswith("0 of 1 jobs done, 0 failed, 0 skipped; at least 0 s to go\n")
+
+
+def test_workers_use_the_cores_that_this_process_may_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if hasattr(os, "sched_getaffinity"):
+        assert runner.cores() == sorted(os.sched_getaffinity(0))
+    with monkeypatch.context() as elsewhere:  # as on macOS
+        elsewhere.delattr(os, "sched_getaffinity", raising=False)
+        elsewhere.setattr(os, "cpu_count", lambda: 3)
+        assert runner.cores() == [0, 1, 2]
+        elsewhere.setattr(os, "cpu_count", lambda: None)
+        assert runner.cores() == [0]
+    given: list[Any] = []
+    monkeypatch.setattr(runner, "start_worker", lambda *values: given.append(values))
+    engine = LocalProcesses([3, 5])
+    assert engine.slots == 2
+    for slot in range(2):
+        engine.start(A, tmp_path, slot)
+    assert given == [(A, tmp_path, "3"), (A, tmp_path, "5")]
+
+
+def test_a_worker_leads_a_session_which_ctrl_c_does_not_reach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    (tmp_path / directory_name(A)).mkdir()
+    started = runner.start_worker(A, tmp_path)
+    try:
+        assert os.getsid(started.process.pid) == started.process.pid
+    finally:
+        started.stop()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system has no such call")
+def test_a_process_stays_on_a_core_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = os.sched_getaffinity(0)
+    core = max(before)
+    with worker.staying_on(core):
+        assert os.sched_getaffinity(0) == {core}
+    assert os.sched_getaffinity(0) == before
+    with monkeypatch.context() as elsewhere:
+        elsewhere.delattr(os, "sched_setaffinity")
+        with worker.staying_on(core):
+            assert os.sched_getaffinity(0) == before
+        worker.stay_on(core)
 
 
 def test_what_a_worker_prints_and_its_errors_go_to_its_own_file(

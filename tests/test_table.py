@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bcq.paper import table as module
 from bcq.paper.table import interquartile_mean, interval, table
 from test_claims import as_in_the_paper
 
@@ -82,3 +83,36 @@ def test_runs_of_other_lengths_have_rows_of_their_own() -> None:
     other = replace(run, schedule={"steps": 100_000})
     rows = [line for line in table([run, other]).splitlines() if "ddpg" in line]
     assert ["| 60,000 |" in rows[0], "| 100,000 |" in rows[1]] == [True, True]
+
+
+def test_the_table_is_one_in_markdown_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RESAMPLES", 2)
+    runs = [one for one in as_in_the_paper() if one.label in ("bc", "ddpg") and one.seed == 0]
+    header, line, *rows = table(runs[::-1]).splitlines()
+    assert line == "|---|---|---|---|---|---|---|---|---|"
+    assert {row.count("|") for row in (header, *rows)} == {line.count("|")}
+    places = [tuple(row.split(" | ")[i] for i in (0, 1, 3)) for row in rows]
+    assert places == sorted(places)
+    assert len(set(places)) == len(places) > 10
+
+
+def test_a_batch_without_returns_has_no_average(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RESAMPLES", 2)
+    run = next(one for one in as_in_the_paper() if (one.task, one.label) == ("imitation", "ddpg"))
+    unknown = {**(run.batch or {}), "mean_return": None}
+    for runs in ([replace(run, batch=None)], [run, replace(run, seed=1, batch=unknown)]):
+        (row,) = table(runs).splitlines()[2:]
+        assert row.startswith("| Hopper-v5 | imitation |  | ddpg | 60,000 |")
+
+
+def test_the_interval_of_the_same_returns_stays_the_same() -> None:
+    """Those in the published tables are of a thousand resamples."""
+    trials = [np.array([0.0, 3.0, 4.0, 9.0]), np.array([1.0, 2.0, 7.0])]
+    random = np.random.default_rng(0)
+    means = []
+    for _ in range(1_000):
+        first, second = (trials[i] for i in random.integers(2, size=2))
+        pooled = sorted([*random.choice(first, len(first)), *random.choice(second, len(second))])
+        middle = pooled[1:-1] if len(pooled) < 8 else pooled[2:-2]
+        means.append(sum(middle) / len(middle))
+    assert interval(trials) == pytest.approx(tuple(np.percentile(means, [2.5, 97.5])))

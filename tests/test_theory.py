@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,34 @@ def theory_record(folder: Path) -> Any:
     (folder / jobs.directory_name(kinds.Theory())).mkdir()
     kinds.Theory().perform(folder)
     return json.loads((folder / jobs.directory_name(kinds.Theory()) / "theory.json").read_text())
+
+
+def test_the_record_has_the_worst_of_every_statement_and_discount(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worst = iter([0.1, 0.3, 0.2])
+    one = Statement("Theorem 0", "a is b", lambda random: next(worst), cases=3, tolerance=0.5)
+    monkeypatch.setattr(kinds, "STATEMENTS", [one])
+
+    def example(discount: float) -> Any:
+        """At one of the three discounts, each half of it falls."""
+        return SimpleNamespace(
+            kernel_fails=discount != 0.6,
+            bcql_is_optimal=discount != 0.3,
+            kernel_values_off_by=1 - discount,
+            bcql_values_off_by=discount,
+        )
+
+    monkeypatch.setattr(kinds, "counterexample", example)
+    assert theory_record(tmp_path) == {
+        "statements": [
+            {"name": "Theorem 0", "says": "a is b", "cases": 3, "worst": 0.3, "tolerance": 0.5}
+        ],
+        "kernel_fails": False,
+        "kernel_values_off_by": 0.7,
+        "bcql_is_optimal": False,
+        "bcql_values_off_by": 0.9,
+    }
 
 
 def best_of_all_actions(q: Doubles, batch: TabularBatch) -> Indices:
