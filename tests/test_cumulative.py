@@ -265,6 +265,19 @@ def test_dry_run_tells_what_is_done(original: Path, capsys: pytest.CaptureFixtur
     assert [line.split()[-2] for line in lines] == ["done"] * JOBS
 
 
+def test_a_job_that_failed_is_told_with_its_last_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bcq.paper, "EXPERIMENTS", {"theory": SMALL_PAPER["theory"]})
+    engine = InThisProcess(failing=["theory"])
+    monkeypatch.setattr(reproduce, "LocalProcesses", lambda: engine)
+    folder = tmp_path / "jobs" / directory_name(Theory())
+    words = rf"1 jobs failed, 0 that need them .*\n  {folder}: bcq: no luck$"
+    with pytest.raises(SystemExit, match=words):
+        main(["reproduce", "--preset", "smoke", "--out", str(tmp_path)])
+    assert "are not repeated" not in capsys.readouterr().out  # nothing was recorded before
+
+
 def test_an_interrupted_reproduction_leaves_the_records_of_what_it_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

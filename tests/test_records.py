@@ -37,6 +37,7 @@ from bcq.paper.presets import ExperimentName
 from bcq.runs.schedules import BehaviourSchedule, Schedule
 from bcq.training.loop import create
 from short_task import AGENT, NAME, STEPS
+from test_claims import record as made_up
 
 LIFE = BehaviourSchedule(
     env=NAME, steps=STEPS, random_steps=30, evaluate_every=100, evaluate_episodes=2
@@ -126,14 +127,14 @@ def test_records_survive_their_file(records: list[Record], tmp_path: Path) -> No
     assert sorted(map(str, again)) == sorted(map(str, records))
 
 
-def test_the_order_of_runs_does_not_change_their_file(
-    records: list[Record], tmp_path: Path
-) -> None:
-    own = [one for one in records if one.role == "learner"]  # no two have the same schedule
-    for name, order in (("one", own), ("two", own[::-1])):
+def test_the_order_of_runs_does_not_change_their_file(tmp_path: Path) -> None:
+    runs = [made_up("imitation", "bcq", 1, schedule={"steps": steps}) for steps in (3, 1, 2)]
+    for name, order in (("one", runs), ("two", runs[::-1])):
         write_records(order, tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-    assert [row["format"] for row in rows_in(tmp_path / "one")] == [3] * len(own)
+    rows = rows_in(tmp_path / "one")
+    assert [row["schedule"]["steps"] for row in rows] == [1, 2, 3]
+    assert [row["format"] for row in rows] == [3, 3, 3]
 
 
 def test_every_number_of_a_record_has_six_digits(records: list[Record]) -> None:
