@@ -358,7 +358,7 @@ def test_every_line_has_the_name_of_its_algorithm_and_all_of_it_one_colour() -> 
     found = {str(line.get_label()): line.get_color() for line in axes.get_lines()}
     wanted = {label: COLOURS[name] for name, label in names.items()}
     assert found == {**wanted, "the batch": BATCH_COLOUR}
-    shaded = [mpl.colors.to_hex(area.get_facecolor()[0]) for area in axes.collections]
+    shaded = [mpl.colors.to_hex(np.asarray(area.get_facecolor())[0]) for area in axes.collections]
     assert shaded == [mpl.colors.to_hex(colour) for colour in wanted.values()]
 
 
