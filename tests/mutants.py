@@ -2130,6 +2130,12 @@ MUTANTS = [
                 CHOICES[2],
             ),
             (
+                "data/formats/mapping.py",
+                "own = [name for name in free if closest[name] in patterns]",
+                "own = free",
+                "test_tables.py",
+            ),
+            (
                 "data/formats/minari.py",
                 '.reshape(len(arrays["rewards"]), -1) - first',
                 "",

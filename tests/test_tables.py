@@ -445,6 +445,20 @@ def test_dates_however_far_apart_show_a_gap(tmp_path: Path) -> None:
     assert columns.arrays["truncated"].tolist() == [0, 0, 1, 0]
 
 
+def test_a_column_that_begins_like_an_action_but_says_more_is_no_action(path: Path) -> None:
+    log = {
+        **rows([0, 0, 0], [0, 1, 2]),
+        **{"action": [0, 1, 0], "action_probability": [0.5, 0.25, 0.5]},
+        **{"action_mask_0": [1, 1, 1], "action_mask_1": [1, 1, 0]},
+    }
+    del log["action_0"]
+    columns = read(write(path, log), Options(action_kind="discrete"))
+    assert columns.names["actions"] == ("action",)
+    assert columns.names["permitted"] == ("action_mask_0", "action_mask_1")
+    assert columns.names["propensities"] == ("action_probability",)
+    assert columns.arrays["actions"][:, 0].tolist() == [0, 1, 0]
+
+
 def test_episodes_of_one_row_have_no_gaps(path: Path) -> None:
     columns = read(write(path, rows([0, 1, 2], [5, 5, 90])), Options())
     assert columns.findings == ()

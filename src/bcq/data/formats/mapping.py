@@ -112,7 +112,11 @@ def check_setting(name: str, value: object, source: str) -> str | int:
 
 
 def find_columns(names: Mapping[str, Sequence[str]], usual: Names, present: list[str]) -> Names:
-    """The columns of each role: those given, which must exist, or those with common names."""
+    """The columns of each role: those given, which must exist, or those with common names.
+
+    A column whose name fits two roles has the one with the longer name: `action_mask_0` says what
+    is permitted, although it begins like an action.
+    """
     found: Names = {}
     for ours, patterns in names.items():
         for pattern in patterns:
@@ -127,10 +131,15 @@ def find_columns(names: Mapping[str, Sequence[str]], usual: Names, present: list
     if len(taken) < len(given):
         twice = next(column for column in given if given.count(column) > 1)
         raise InputError(f"columns: {twice} is given twice; a column can have only one role")
+    every = [pattern for patterns in usual.values() for pattern in patterns]
     free = [name for name in present if name not in taken]
+    closest = {
+        name: max((p for p in every if fnmatchcase(name, p)), key=len, default="") for name in free
+    }
     for ours, patterns in usual.items():
         if ours not in found:
-            sets = (tuple(n for n in free if fnmatchcase(n, pattern)) for pattern in patterns)
+            own = [name for name in free if closest[name] in patterns]
+            sets = (tuple(n for n in own if fnmatchcase(n, pattern)) for pattern in patterns)
             if first := next((columns for columns in sets if columns), None):
                 found[ours] = first
     return found
