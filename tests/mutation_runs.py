@@ -115,6 +115,7 @@ class Copy:
         shutil.rmtree(self.folder / "project" / ".hypothesis", ignore_errors=True)
         temporary, output = self.folder / "temporary", self.folder / "output.txt"
         temporary.mkdir(exist_ok=True)
+        self.home.mkdir(exist_ok=True)  # a file that compiles nothing leaves nothing there
         command = [
             *(sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider"),
             *("--hypothesis-seed=0", f"--basetemp={temporary / 'pytest'}"),
