@@ -277,13 +277,12 @@ def test_a_mutant_meets_the_tests_that_called_its_function() -> None:
     def against(function: str) -> list[str]:
         return list(suite.against(Mutation("a.py", "number", 1, function, Edit(0, 0, ""))))
 
-    quick = ["test_a.py::test_x", "test_quick.py::test_x"]
-    assert against("one") == [*quick, "test_slow.py::test_x", "test_a.py"]
-    two = ["test_a.py::test_x", "test_slow.py::test_y", "test_slow.py::test_x"]
-    assert against("Two.three") == two
+    own, slow = "test_a.py::test_x", ["test_slow.py::test_y", "test_slow.py::test_x"]
+    assert against("one") == [own, slow[1], "test_quick.py::test_x", "test_a.py"]
+    assert against("Two.three") == [own, *slow]
     assert against("new") == ["test_a.py", "test_slow.py"]  # made since the calls were recorded
-    slow = ["test_slow.py::test_y", "test_slow.py::test_x"]
-    assert against("") == [*quick, "test_other.py::test_x", *slow, "test_a.py", "test_slow.py"]
+    others = ["test_quick.py::test_x", "test_other.py::test_x"]
+    assert against("") == [own, *slow, *others, "test_a.py", "test_slow.py"]
 
 
 def test_notes_say_which_test_called_what_and_what_is_for_all() -> None:
