@@ -66,6 +66,17 @@ def pytest_runtest_setup(item):
 def pytest_runtest_logreport(report):
     write(f"{test_of(report.nodeid)}\\t{report.duration}\\ts")
 """
+# Tests run in the order of the arguments: conftest.py would begin with the longest files.
+ORDERED = """
+import pytest
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    places = {argument: place for place, argument in enumerate(config.args)}
+    def place(item):
+        file, _, test = item.nodeid.partition("::")
+        return places.get(f"{file}::{test.split('[')[0]}", places.get(file, len(places)))
+    items.sort(key=place)
+"""
 Job = TypeVar("Job")
 Answer = TypeVar("Answer")
 
@@ -101,6 +112,7 @@ class Copy:
         )
         with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
             files.extractall(self.folder / "project", filter="data")
+        (self.package.parent / "ordered.py").write_text(ORDERED)
 
     def warm_up(self, warm: Path) -> None:
         """Forgets what was compiled, but for what `warm` holds."""
@@ -117,7 +129,7 @@ class Copy:
         temporary.mkdir(exist_ok=True)
         self.home.mkdir(exist_ok=True)  # a file that compiles nothing leaves nothing there
         command = [
-            *(sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider"),
+            *(sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", "-p", "ordered"),
             *("--hypothesis-seed=0", f"--basetemp={temporary / 'pytest'}"),
             *("-o", f"faulthandler_timeout={HANGS + 4 * max(tests.values())}"),
             *("-o", "faulthandler_exit_on_timeout=true"),
