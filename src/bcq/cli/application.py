@@ -25,6 +25,8 @@ HINTS = {
     "discount": "`bcq train --discount` sets it",
     "env": "give it with --env",
     "fix": "`bcq inspect --fix` does this",
+    "hold_out": "use `bcq train --hold-out 0.2`, or --fit-on all",
+    "judged_discount": "give one with --discount",
     "picture": "give it with --picture",
     "step_format": "give it with --step-format",
     "policy": "train one with `bcq experts train` and give its folder with --policy",
@@ -37,6 +39,10 @@ VERBS = {
     "evaluate": (
         "training",
         "Measure a trained policy in an environment, without exploration noise.",
+    ),
+    "judge": (
+        "judging",
+        "Judge trained policies by logged episodes, without a simulator.",
     ),
     "collect": ("collecting", "Collect a batch with a recipe of the paper."),
     "experts": ("collecting", "Train experts, or list the bundled ones."),

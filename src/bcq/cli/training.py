@@ -16,6 +16,7 @@ from bcq.data.dataset import Dataset
 from bcq.data.doctor.examination import examine
 from bcq.data.opening import open_batch
 from bcq.data.scaling import ScalingChoice
+from bcq.data.splits import HoldOut, HoldOutBy
 from bcq.judging.meter import extrapolation_meter
 from bcq.runs.configuration import LoggedBatch
 from bcq.runs.directory import Run
@@ -44,6 +45,11 @@ class Train(Verb, Generic[Config]):
     """scale of observations and rewards while learning: standard (observations with mean 0 and
     standard deviation 1, rewards divided by their root mean square) or none (as logged);
     auto is none for a batch of `bcq collect`, as in the paper, and standard for any other"""
+    hold_out: float | None = None
+    """share of the episodes that the run does not learn from; `bcq judge` judges it by them"""
+    hold_out_by: HoldOutBy = "random"
+    """which episodes are kept aside: random ones, the same for every run on this batch, or the
+    last ones of the log"""
     reading: ReadingOptions = field(default_factory=ReadingOptions)
     schedule: Schedule = field(default_factory=Schedule)
     algorithm: Config
@@ -60,6 +66,7 @@ class Train(Verb, Generic[Config]):
             self.schedule,
             dataset,
             scaling=self.scaling,
+            hold_out=None if self.hold_out is None else HoldOut(self.hold_out, self.hold_out_by),
             resume=self.resume,
         )
         if self.schedule.true_value_every is not None:

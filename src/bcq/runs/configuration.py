@@ -11,6 +11,7 @@ from bcq.algorithms.learning import AlgorithmConfig
 from bcq.data.bounds import TaskSpec
 from bcq.data.columns import Provenance
 from bcq.data.dataset import Dataset
+from bcq.data.splits import HoldOut
 from bcq.runs.origin import Origin
 from bcq.runs.schedules import BehaviourSchedule, Schedule
 from bcq.system.errors import InputError
@@ -41,11 +42,13 @@ class LoggedBatch:
     episodes: int
     mean_return: float | None  # of its complete episodes, if there are any
     provenance: Provenance
+    hold_out: HoldOut | None = None  # episodes of it that the run does not learn from
 
     @classmethod
-    def of(cls, dataset: Dataset) -> "LoggedBatch":
+    def of(cls, dataset: Dataset, hold_out: HoldOut | None = None) -> "LoggedBatch":
         """The description of a batch."""
         return cls(
+            hold_out=hold_out,
             fingerprint=dataset.fingerprint,
             transitions=len(dataset),
             episodes=len(dataset.episodes),
@@ -56,15 +59,17 @@ class LoggedBatch:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "LoggedBatch":
         """The inverse of `as_json`."""
-        own = {name: content[name] for name in cls.__dataclass_fields__ if name != "provenance"}
+        parts = ("provenance", "hold_out")
+        own = {name: content[name] for name in cls.__dataclass_fields__ if name not in parts}
         rest = {name: value for name, value in content.items() if name not in own}
-        return cls(**own, provenance=Provenance(**rest))
+        hold_out = HoldOut(**rest.pop("hold_out")) if "hold_out" in rest else None
+        return cls(**own, provenance=Provenance(**rest), hold_out=hold_out)
 
     def as_json(self) -> Row:
         """One flat object."""
         own = asdict(self)
-        provenance = own.pop("provenance")
-        return {**own, **provenance}
+        provenance, hold_out = own.pop("provenance"), own.pop("hold_out")
+        return {**own, **provenance, **({} if hold_out is None else {"hold_out": hold_out})}
 
     @property
     def environment(self) -> str | None:

@@ -11,6 +11,7 @@ from bcq.algorithms.learning import Algorithm, AlgorithmConfig
 from bcq.data.bounds import TaskSpec
 from bcq.data.dataset import Dataset
 from bcq.data.scaling import Scaling, ScalingChoice
+from bcq.data.splits import HoldOut
 from bcq.runs.configuration import LoggedBatch, RunConfiguration
 from bcq.runs.directory import Run
 from bcq.runs.origin import Origin
@@ -40,14 +41,17 @@ def train_run(
     dataset: Dataset,
     *,
     scaling: ScalingChoice = "auto",
+    hold_out: HoldOut | None = None,
     resume: bool = False,
 ) -> Run:
     """Trains into a run directory. A resumed run gives the same result as an uninterrupted one.
 
     `scaling` "standard" scales observations and rewards by the statistics of the batch. "auto" is
-    "none" for a batch of `bcq collect`, as in the paper, and "standard" for any other.
+    "none" for a batch of `bcq collect`, as in the paper, and "standard" for any other. The run
+    does not learn from the episodes that `hold_out` keeps aside.
     """
     require_kind(config, dataset.task)
+    whole, dataset = dataset, dataset if hold_out is None else hold_out.divide(dataset)[0]
     if schedule.env is not None:
         make_for(schedule.env, dataset.task).close()
     if schedule.true_value_every is not None and schedule.env is not None:
@@ -56,7 +60,7 @@ def train_run(
         schedule = replace(schedule, steps=min(schedule.steps, concurrent_updates(dataset)))
     make_directory(directory)
     with locked(directory):
-        known = configuration_of(config, schedule, dataset)
+        known = configuration_of(config, schedule, whole, hold_out)
         task = task_for(dataset, scaling, directory if resume else None)
         run = open_run(directory, replace(known, task=task), resume=resume)
         with interruption.deferred():
@@ -130,13 +134,16 @@ def largest_value(config: AlgorithmConfig, dataset: Dataset) -> float:
 
 
 def configuration_of(
-    config: AlgorithmConfig, schedule: Schedule, dataset: Dataset
+    config: AlgorithmConfig,
+    schedule: Schedule,
+    dataset: Dataset,
+    hold_out: HoldOut | None = None,
 ) -> RunConfiguration:
     """Everything that an offline run depends on."""
     return RunConfiguration(
         algorithm=config,
         schedule=schedule,
-        dataset=LoggedBatch.of(dataset),
+        dataset=LoggedBatch.of(dataset, hold_out),
         task=dataset.task,
         origin=Origin.of_this_process(),
     )

@@ -1,0 +1,105 @@
+"""A judgement as text and as JSON."""
+
+from typing import Any
+
+from bcq.judging.candidates import Choice
+from bcq.judging.values import Estimate
+from bcq.judging.verdict import RULE, Judgement
+
+
+def as_text(choice: Choice) -> str:
+    """The verdict first, then what it rests on."""
+    judgement, lines = choice.judgement, []
+    if choice.ranking:
+        lines = ["candidates, compared by other episodes than those of the verdict:"]
+        lines += [
+            f"  {words(one.values.policy):32} {one.verdict:14} {candidate}"
+            for candidate, one in choice.ranking
+        ]
+        told = "the first is the best" if choice.clear else "the first two cannot be told apart"
+        lines += [f"  {told}", ""]
+    values, support = judgement.values, judgement.support
+    lines += [
+        f"{choice.chosen}: {judgement.verdict}",
+        *(f"  because {objection}" for objection in judgement.objections),
+        "",
+        f"judged by {choice.judged_by} episodes ({choice.fit_on}), discount {choice.discount:g}",
+        f"value of the policy        {words(values.policy)}",
+        f"value of the behaviour     {words(values.behaviour)}",
+        f"difference                 {words(values.difference)}",
+        f"extrapolation meter        {support.meter.ratio:.3g} (1 is like the data)",
+        f"outside the logged range   {support.meter.outside:.1%} of its actions "
+        f"({support.meter.data_outside:.1%} of the logged ones)",
+        f"spread of its actions      {support.reaction:.3g} times that of the logged ones",
+    ]
+    if support.own_value is not None:
+        lines.append(f"value by its own estimate  {support.own_value:.5g}")
+    if isinstance(judgement.sampled, str):
+        lines.append(judgement.sampled)
+    else:
+        sampled = judgement.sampled
+        lines += [
+            f"by importance sampling     {words(sampled.weighted)}",
+            f"doubly robust              {words(sampled.doubly_robust)}",
+            f"effective episodes         {sampled.effective:.1f}",
+        ]
+        if not sampled.logged:
+            lines.append(
+                "warning: the log has no propensities; importance sampling uses a fitted model of "
+                "the behaviour, whose errors multiply over the steps of an episode"
+            )
+    state = "settled" if values.settled else "had not settled"
+    lines += [f"the fits {state} after {values.curve[-1][0]:,} updates", "", f"rule: {RULE}"]
+    return "\n".join(lines)
+
+
+def words(estimate: Estimate) -> str:
+    """A number with its interval."""
+    return f"{estimate.value:.5g} ({estimate.low:.5g} to {estimate.high:.5g})"
+
+
+def as_json(choice: Choice) -> dict[str, Any]:
+    """Every number of a judgement."""
+    return {
+        "chosen": {"run": str(choice.chosen.run.directory), "step": choice.chosen.step},
+        "fit_on": choice.fit_on,
+        "episodes": choice.judged_by,
+        "discount": choice.discount,
+        **numbers(choice.judgement),
+        "clearly_best": choice.clear,
+        "candidates": [
+            {"run": str(candidate.run.directory), "step": candidate.step, **numbers(one)}
+            for candidate, one in choice.ranking
+        ],
+    }
+
+
+def numbers(judgement: Judgement) -> dict[str, Any]:
+    """The numbers behind a verdict."""
+    values, support = judgement.values, judgement.support
+    return {
+        "verdict": judgement.verdict,
+        "objections": judgement.objections,
+        **{name: getattr(values, name)._asdict() for name in ("policy", "behaviour", "difference")},
+        "settled": values.settled,
+        "updates": values.curve[-1][0],
+        "tail": values.tail,
+        "extrapolation_meter": support.meter.ratio,
+        "reaction": support.reaction,
+        "draws": support.draws,
+        "own_value": support.own_value,
+        "importance_sampling": importance(judgement),
+    }
+
+
+def importance(judgement: Judgement) -> dict[str, Any]:
+    """The numbers of importance sampling, or why there are none."""
+    sampled = judgement.sampled
+    if isinstance(sampled, str):
+        return {"refused": sampled}
+    return {
+        "weighted": sampled.weighted._asdict(),
+        "doubly_robust": sampled.doubly_robust._asdict(),
+        "effective_episodes": sampled.effective,
+        "logged_propensities": sampled.logged,
+    }

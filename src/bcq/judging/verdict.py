@@ -1,0 +1,61 @@
+"""Should a policy go live? A rule, in code and in words."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bcq.judging.importance import Sampled
+from bcq.judging.support import FARTHEST, Support
+from bcq.judging.values import Comparison
+
+Verdict = Literal["better", "no worse", "cannot tell", "do not deploy"]
+MARGIN = 0.05  # of the behaviour's value: a loss that is still "no worse"
+AT_LIMIT = 0.05  # share of the values at the limit of what rewards allow, by which fits diverged
+RULE = (
+    "better: the 95% interval of the difference is above 0. "
+    f"no worse: it is above -{MARGIN:.0%} of the behaviour's value. "
+    "do not deploy: it is below 0, or the fitted values did not settle, or the policy leaves the "
+    f"data (extrapolation meter above {FARTHEST:g}) or does not react to its state. "
+    "cannot tell: everything else."
+)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A policy compared with the behaviour on logged episodes."""
+
+    values: Comparison
+    support: Support
+    sampled: Sampled | str  # by importance sampling, or why not
+
+    @property
+    def margin(self) -> float:
+        """The largest loss that is still "no worse", in the units of the rewards."""
+        return MARGIN * abs(self.values.behaviour.value)
+
+    @property
+    def objections(self) -> list[str]:
+        """What speaks against relying on the fitted values."""
+        found = []
+        if not self.values.settled:
+            found.append("the fitted values did not settle")
+        if self.values.at_limit > AT_LIMIT:
+            found.append("fitted values are at the limit of what the rewards allow")
+        if self.support.leaves_data:
+            found.append(f"the policy leaves the data (meter {self.support.meter.ratio:.2f})")
+        if self.support.is_constant:
+            found.append("the policy does not react to its state")
+        return found
+
+    @property
+    def sound(self) -> bool:
+        """Whether the fitted values can be relied on, and the policy stays with the data."""
+        return not self.objections
+
+    @property
+    def verdict(self) -> Verdict:
+        """See `RULE`."""
+        if not self.sound or self.values.difference.high < 0:
+            return "do not deploy"
+        if self.values.difference.low > 0:
+            return "better"
+        return "no worse" if self.values.difference.low > -self.margin else "cannot tell"

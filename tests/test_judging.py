@@ -1,0 +1,284 @@
+"""Judging a policy from logs alone: fitted values, importance sampling, support, the verdict."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oracle_judging as oracle
+from bcq.judging import fitting, importance
+from bcq.judging.fitting import FitSettings, LoggedSteps, has_settled, resample, value_bounds
+from bcq.judging.importance import Sampled, Table, importance_of
+from bcq.judging.values import Comparison, Estimate, compare
+from bcq.system.errors import InputError
+from judging_cases import CHOICES, DISCOUNT, STATES, log_of, random_mdp, table_policy
+
+# A table: one number for each state and choice. Fits of tables are quick.
+TABLE = FitSettings(fits=4, period=1_000, batch_size=512, learning_rate=0.01, hidden_sizes=())
+CHOSEN = np.array([0, 1, 1, 0])
+
+
+def steps_of(random: np.random.Generator, rows: int = 6) -> LoggedSteps:
+    return LoggedSteps(
+        observations=jnp.zeros((rows, 1)),
+        actions=jnp.zeros((rows, 1)),
+        rewards=jnp.asarray(random.normal(size=rows), jnp.float32),
+        next_observations=jnp.zeros((rows, 1)),
+        next_actions=jnp.zeros((rows, 2, 1)),
+        terminated=jnp.asarray(random.integers(2, size=rows) == 1),
+        lowest=jnp.float32(-1.5),
+        highest=jnp.float32(2.0),
+    )
+
+
+# Fitted values
+
+
+def test_targets_are_those_of_the_definition() -> None:
+    random = np.random.default_rng(0)
+    steps = steps_of(random, 40)
+    values = random.normal(size=(40, 2)) * 3
+    values[np.asarray(steps.terminated)] = np.nan  # never read
+    expected = oracle.fqe_target(
+        *(np.asarray(steps.rewards, float), np.asarray(steps.terminated), values),
+        *(0.9, -1.5, 2.0),
+    )
+    found = fitting.fitted_target(steps, jnp.asarray(values.mean(axis=1)), 0.9)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert {-1.5, 2.0} <= set(np.asarray(found).tolist())  # both limits are reached
+
+
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=5), st.sampled_from([0.0, 0.5, 0.99]))
+def test_bounds_of_values_are_those_of_the_definition(
+    rewards: list[float], discount: float
+) -> None:
+    assert value_bounds(np.array(rewards), discount) == pytest.approx(
+        oracle.value_bounds(np.array(rewards), discount)
+    )
+
+
+def test_each_fit_learns_from_as_many_episodes_as_there_are_drawn_with_replacement() -> None:
+    spans = np.array([[0, 2], [2, 7], [7, 8]])
+    resampled, counts = resample(spans, 50, np.random.default_rng(0))
+    assert (counts.sum(axis=1) == 3).all()
+    assert counts.min() == 0
+    assert counts.max() == 3
+    for fit in range(50):
+        rows = np.asarray(resampled.rows[fit, : resampled.lengths[fit]])
+        expected = np.repeat([0, 0, 1, 1, 1, 1, 1, 2], 1)
+        assert np.bincount(rows, minlength=8).tolist() == counts[fit][expected].tolist()
+    np.testing.assert_array_equal(resampled.counts, counts)
+
+
+def test_a_target_network_follows_as_the_horizon_asks() -> None:
+    assert fitting.target_rate(0.99, 2_000) == pytest.approx(0.05)
+    assert fitting.target_rate(0.9, 2_000) == pytest.approx(0.005)
+    assert fitting.target_rate(0.9999, 2_000) == 0.5
+
+
+def test_an_estimate_has_settled_when_two_periods_agree() -> None:
+    before = [1.0] * 10
+    assert not has_settled([1.0] * 19, 0.0)  # two periods are twenty looks
+    assert has_settled([5.0, *before, *before], 0.0)
+    assert not has_settled([*before, 5.0, *before[1:]], 0.0)
+    assert has_settled([*before, *[1.009] * 10], 0.0)
+    assert not has_settled([*before, *[1.02] * 10], 0.0)
+    assert has_settled([*before, *[1.02] * 10], 0.25)  # little beside the spread among the fits
+    assert not has_settled([*before, *[1.02] * 10], 0.15)
+    assert has_settled([-1.0] * 10 + [-1.009] * 10, 0.0)
+    assert not has_settled([*before, *[0.98] * 10], 0.0)
+
+
+@pytest.fixture(scope="module")
+def judged() -> tuple[Any, Comparison]:
+    """A log of a random MDP, and a policy's values on it."""
+    dataset = log_of(random_mdp(0), 200, seed=1, propensities=True)
+    settings = replace(TABLE, fits=4)
+    policy = table_policy(CHOSEN, dataset)
+    return dataset, compare(policy, dataset, discount=DISCOUNT, seed=3, settings=settings)
+
+
+def test_fitted_values_are_those_of_a_table_solved_exactly(
+    judged: tuple[Any, Comparison],
+) -> None:
+    dataset, found = judged
+    policy = np.eye(CHOICES)[CHOSEN]
+    spans, counts = dataset.episodes, found.counts
+    for fit in range(4):  # each on its own episodes
+        drawn = np.repeat(spans, counts[fit], axis=0)
+        rows = np.concatenate([np.arange(*span) for span in drawn])
+        transitions = [
+            (
+                int(dataset.observations[row].argmax()),
+                int(dataset.actions[row, 0]),
+                float(dataset.rewards[row]),
+                int(dataset.next_observations[row].argmax()),
+                bool(dataset.terminated[row]),
+            )
+            for row in rows
+        ]
+        table = oracle.tabular_fqe(transitions, policy, DISCOUNT, STATES, CHOICES)
+        starts = dataset.observations[spans[:, 0]].argmax(axis=1)
+        exact = (counts[fit] * table[starts, CHOSEN[starts]]).sum() / counts[fit].sum()
+        assert found.fits[fit] == pytest.approx(exact, abs=0.02 * np.abs(table).max())
+    assert found.settled
+
+
+def test_values_are_near_the_truth_and_intervals_hold_it(judged: tuple[Any, Comparison]) -> None:
+    _, found = judged
+    mdp = random_mdp(0)
+    truth = mdp.values(np.eye(CHOICES)[CHOSEN]).mean()  # every state is as often the first
+    behaviour = mdp.values(np.full((STATES, CHOICES), 1 / CHOICES)).mean()
+    assert found.policy.low < truth < found.policy.high
+    assert found.behaviour.low < behaviour < found.behaviour.high
+    assert found.difference.low < truth - behaviour < found.difference.high
+    assert found.policy.value == pytest.approx(truth, abs=0.3)
+    assert found.difference.value == pytest.approx(found.policy.value - found.behaviour.value)
+    assert found.at_limit == 0
+
+
+def test_what_follows_a_cut_end_is_part_of_the_behaviours_value() -> None:
+    mdp = random_mdp(4)
+    behaviour = mdp.values(np.full((STATES, CHOICES), 1 / CHOICES)).mean()
+    dataset = log_of(mdp, 600, seed=2, length=5)
+    found = compare(table_policy(CHOSEN, dataset), dataset, discount=DISCOUNT, settings=TABLE)
+    assert found.tail == pytest.approx(DISCOUNT**5 * 0.95**5, abs=0.05)
+    plain = np.mean(
+        [
+            oracle.discounted_return(dataset.rewards[slice(*span)].astype(float), DISCOUNT)
+            for span in dataset.episodes
+        ]
+    )
+    assert abs(plain - behaviour) > 0.3  # much is missing
+    assert found.behaviour.value == pytest.approx(behaviour, abs=0.15)
+
+
+def test_an_interval_is_students() -> None:
+    fits = np.array([1.0, 2.0, 4.0])
+    found = Estimate.of(2.5, fits)
+    assert (found.low, found.high) == pytest.approx(oracle.student_interval(fits, 2.5))
+    assert found.value == 2.5
+
+
+# Importance sampling
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> Any:
+    """Episodes for the oracle, and the same as columns."""
+    random = np.random.default_rng(draw(st.integers(0, 2**16)))
+    lengths = draw(st.lists(st.integers(1, 5), min_size=1, max_size=5))
+    episodes, ratios, values, of_states, final = [], [], [], [], []
+    for length in lengths:
+        terminated = bool(random.integers(2))
+        nothing = np.zeros(length, np.int64)
+        rewards = random.normal(size=length)
+        episodes.append(oracle.Episode(nothing, nothing, rewards, terminated, 0))
+        ratios.append(random.choice([0.0, 0.5, 2.0], size=length, p=[0.2, 0.4, 0.4]))
+        values.append(random.normal(size=length))
+        of_states.append(random.normal(size=length))
+        final.append(0.0 if terminated else random.normal())
+    return episodes, ratios, values, of_states, np.array(final)
+
+
+@given(logs())
+def test_importance_sampling_is_that_of_the_definitions(case: Any) -> None:
+    episodes, ratios, values, of_states, final = case
+    ends = np.cumsum([len(one) for one in ratios])
+    table = Table(np.stack([np.append(0, ends[:-1]), ends], axis=1))
+    weights = importance.cumulative_weights(table, np.concatenate(ratios))
+    rewards = np.concatenate([one.rewards for one in episodes])
+    once = np.ones(len(episodes))
+    assert importance.weighted_per_decision(table, rewards, once, weights, 0.9) == pytest.approx(
+        oracle.weighted_per_decision(episodes, ratios, 0.9), abs=1e-12
+    )
+    parts = (np.concatenate(values), np.concatenate(of_states), final)
+    assert importance.weighted_doubly_robust(
+        table, rewards, once, weights, *parts, 0.9
+    ) == pytest.approx(
+        oracle.weighted_doubly_robust(episodes, ratios, values, of_states, 0.9, final), abs=1e-12
+    )
+    last = np.array([np.prod(one) for one in ratios])
+    assert importance.effective_episodes(weights) == pytest.approx(
+        oracle.effective_sample_size(last)
+    )
+
+
+@given(logs(), st.integers(0, 2**16))
+def test_an_episode_that_counts_twice_is_there_twice(case: Any, seed: int) -> None:
+    episodes, ratios, values, of_states, final = case
+    counts = np.random.default_rng(seed).integers(0, 3, len(episodes)).astype(float)
+    counts[0] += 1
+    ends = np.cumsum([len(one) for one in ratios])
+    table = Table(np.stack([np.append(0, ends[:-1]), ends], axis=1))
+    weights = importance.cumulative_weights(table, np.concatenate(ratios))
+    rewards = np.concatenate([one.rewards for one in episodes])
+
+    def repeated(items: Any) -> list[Any]:
+        return [item for item, count in zip(items, counts, strict=True) for _ in range(int(count))]
+
+    again = [repeated(items) for items in (episodes, ratios, values, of_states, final)]
+    assert importance.weighted_per_decision(table, rewards, counts, weights, 0.9) == pytest.approx(
+        oracle.weighted_per_decision(again[0], again[1], 0.9), abs=1e-12
+    )
+    parts = (np.concatenate(values), np.concatenate(of_states), final)
+    assert importance.weighted_doubly_robust(
+        table, rewards, counts, weights, *parts, 0.9
+    ) == pytest.approx(
+        oracle.weighted_doubly_robust(
+            again[0], again[1], again[2], again[3], 0.9, np.array(again[4])
+        ),
+        abs=1e-12,
+    )
+
+
+def test_importance_sampling_of_choices_is_near_the_truth() -> None:
+    mdp = random_mdp(0)
+    mdp.chances[:] *= 0.5  # short episodes, which a policy follows to their end often enough
+    dataset = log_of(mdp, 800, seed=1, propensities=True)
+    policy = table_policy(CHOSEN, dataset)
+    found = compare(policy, dataset, discount=DISCOUNT, settings=TABLE)
+    sampled = importance_of(policy, dataset, found, discount=DISCOUNT, seed=0)
+    assert isinstance(sampled, Sampled)
+    truth = mdp.values(np.eye(CHOICES)[CHOSEN]).mean()
+    for estimate in (sampled.weighted, sampled.doubly_robust):
+        assert estimate.value == pytest.approx(truth, abs=0.2)
+        assert estimate.low < truth < estimate.high
+    assert sampled.logged
+    assert 10 < sampled.effective < 800
+
+
+def test_importance_sampling_is_refused_where_it_is_hopeless(
+    judged: tuple[Any, Comparison],
+) -> None:
+    dataset, found = judged
+    few = replace(dataset, propensities=np.full(len(dataset), 1e-3, np.float32))
+    policy = table_policy(CHOSEN, dataset)
+    told = importance_of(policy, few, found, discount=DISCOUNT, seed=0)
+    assert isinstance(told, str)
+    assert "effective sample size" in told
+
+
+# What cannot be judged
+
+
+@pytest.mark.parametrize(
+    ("change", "discount", "message"),
+    [
+        ({}, 1.0, "discount: 1.0 is not 0 or more and below 1"),
+        ({"rewards": 0.0, "terminated": False}, 0.9, "judging needs rewards that differ"),
+        ({"episodes": 4}, 0.9, "judging needs at least 5 episodes to judge by; there are 4"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused(
+    change: dict[str, Any], discount: float, message: str
+) -> None:
+    dataset = log_of(random_mdp(0), change.pop("episodes", 8), seed=1)
+    columns = {name: np.full_like(getattr(dataset, name), value) for name, value in change.items()}
+    dataset = replace(dataset, **columns)
+    with pytest.raises(InputError, match=message):
+        compare(table_policy(CHOSEN, dataset), dataset, discount=discount, settings=TABLE)

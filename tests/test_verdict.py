@@ -1,0 +1,225 @@
+"""The rule of the verdict, what speaks for and against a policy, and choosing among several."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bcq
+from bcq.cli.application import main
+from bcq.data.splits import HoldOut
+from bcq.judging import candidates as module
+from bcq.judging.candidates import Candidate, Choice, candidates_of, choose, discount_of
+from bcq.judging.fitting import FitSettings
+from bcq.judging.meter import Meter
+from bcq.judging.report import as_json, as_text
+from bcq.judging.support import Support, difference, ratio, spread
+from bcq.judging.values import Comparison, Estimate
+from bcq.judging.verdict import Judgement
+from bcq.system.errors import InputError
+from judging_cases import log_of, random_mdp
+
+QUICK = FitSettings(fits=3, period=1_000, batch_size=64, learning_rate=0.01, hidden_sizes=())
+
+
+def judgement(
+    low: float = 1.0,
+    high: float = 3.0,
+    *,
+    behaviour: float = 10.0,
+    value: float = 12.0,
+    fits: Any = (11.0, 12.0, 13.0),
+    meter: float = 1.0,
+    **changes: Any,
+) -> Judgement:
+    """One with a difference in this interval."""
+    values: dict[str, Any] = {"settled": True, "at_limit": 0.0}
+    support: dict[str, Any] = {"reaction": 1.0, "draws": 0.0, "own_value": None}
+    for name, change in changes.items():
+        (values if name in values else support)[name] = change
+    return Judgement(
+        Comparison(
+            policy=Estimate(value, value - 1, value + 1),
+            behaviour=Estimate(behaviour, behaviour - 1, behaviour + 1),
+            difference=Estimate((low + high) / 2, low, high),
+            fits=np.array(fits),
+            counts=np.ones((3, 2), np.int64),
+            curve=[(1_000, value)],
+            tail=0.0,
+            fitted=None,  # type: ignore[arg-type] # the rule does not ask it
+            **values,
+        ),
+        Support(meter=Meter(meter, 1.0, 0.25, 0.125), **support),
+        "importance sampling: not here",
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({}, "better"),
+        ({"low": 0.0}, "no worse"),
+        ({"low": -0.49}, "no worse"),
+        ({"low": -0.5}, "cannot tell"),  # the margin is 5% of 10
+        ({"low": -0.49, "behaviour": -10.0}, "no worse"),
+        ({"low": -3.0, "high": -0.1}, "do not deploy"),
+        ({"low": -3.0, "high": 0.0}, "cannot tell"),
+        ({"settled": False}, "do not deploy"),
+        ({"at_limit": 0.06}, "do not deploy"),
+        ({"at_limit": 0.05}, "better"),
+        ({"meter": 3.1}, "do not deploy"),
+        ({"meter": 3.0}, "better"),
+        ({"reaction": 0.009}, "do not deploy"),
+        ({"reaction": 0.01}, "better"),
+    ],
+)
+def test_the_rule(changes: dict[str, Any], verdict: str) -> None:
+    found = judgement(**changes)
+    assert found.verdict == verdict
+    assert found.sound == (verdict != "do not deploy" or "high" in changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"settled": False}, "the fitted values did not settle"),
+        ({"at_limit": 0.5}, "fitted values are at the limit of what the rewards allow"),
+        ({"meter": 4.0}, "the policy leaves the data (meter 4.00)"),
+        ({"reaction": 0.0}, "the policy does not react to its state"),
+    ],
+)
+def test_objections_are_said(changes: dict[str, Any], words: str) -> None:
+    assert judgement(**changes).objections == [words]
+
+
+def test_spread_of_actions_by_hand() -> None:
+    actions = np.array([[0.0, 1.0], [2.0, 1.0]])
+    assert spread(actions, None) == 0.5  # the mean of 1 and 0
+    assert spread(np.array([2, 2, 0, 2]), ("a", "b", "c")) == 0.25
+    assert ratio(1.0, 4.0) == 0.25
+    assert ratio(0.0, 0.0) == 1.0
+    assert ratio(1.0, 0.0) == 0.0
+    draws = np.array([[[0.0, 1.0], [0.5, 1.0]], [[0.0, 0.0], [0.0, -1.0]]])
+    assert difference(draws) == pytest.approx((0.5 + 0 + 0 + 1) / 4)
+    assert difference(draws[:, :1]) == 0.0
+
+
+# Choosing
+
+
+def choice(*judgements: Judgement) -> Choice:
+    class Named:
+        directory = Path("runs/x")
+
+    ranking = [(Candidate(Named(), 100 * n), one) for n, one in enumerate(judgements)]  # type: ignore[arg-type]
+    chosen, first = ranking[0]
+    return Choice("held-out", 0.99, chosen, first, 7, ranking if len(ranking) > 1 else [])
+
+
+def test_the_best_is_clear_if_its_fits_are_above_those_of_the_second() -> None:
+    one = judgement(value=12.0, fits=(11.0, 12.0, 13.0))
+    assert choice(one).clear
+    assert choice(one, judgement(value=11.0, fits=(10.0, 11.0, 12.0))).clear  # always 1 less
+    assert not choice(one, judgement(value=11.0, fits=(13.0, 10.0, 10.0))).clear
+
+
+def test_a_judgement_is_told_with_its_numbers() -> None:
+    text = as_text(choice(judgement(own_value=15.0)))
+    assert text.startswith("runs/x at 0: better\n")
+    for line in (
+        "judged by 7 episodes (held-out), discount 0.99",
+        "value of the policy        12 (11 to 13)",
+        "value of the behaviour     10 (9 to 11)",
+        "difference                 2 (1 to 3)",
+        "extrapolation meter        1 (1 is like the data)",
+        "outside the logged range   25.0% of its actions (12.5% of the logged ones)",
+        "value by its own estimate  15",
+        "importance sampling: not here",
+        "the fits settled after 1,000 updates",
+    ):
+        assert line in text.splitlines(), line
+    worse = judgement(meter=5.0, value=9.0)
+    several = as_text(choice(judgement(), worse))
+    assert "  9 (8 to 10)                      do not deploy  runs/x at 100" in several
+    assert "  because the policy leaves the data (meter 5.00)" in as_text(choice(worse))
+    told = as_json(choice(judgement(), worse))
+    assert told["verdict"] == "better"
+    assert told["difference"] == {"value": 2.0, "low": 1.0, "high": 3.0}
+    assert [one["verdict"] for one in told["candidates"]] == ["better", "do not deploy"]
+
+
+@pytest.fixture(scope="module")
+def log() -> Any:
+    return log_of(random_mdp(0), 60, seed=0)
+
+
+def trained(folder: Path, log: Any, hold_out: HoldOut | None, **schedule: Any) -> bcq.Run:
+    config = bcq.DiscreteBCConfig(hidden_sizes=(4,), batch_size=8)
+    planned = bcq.Schedule(**{"steps": 100, **schedule})
+    return bcq.train_run(folder, config, planned, log, hold_out=hold_out)
+
+
+def test_runs_are_judged_by_the_episodes_that_they_kept_aside(
+    tmp_path: Path, log: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bcq.judging.values.FitSettings", lambda: QUICK)
+    monkeypatch.setattr("bcq.judging.fitting.LONGEST", 2)
+    monkeypatch.setattr("bcq.judging.importance.UPDATES", 100)
+    bcq.save(log, tmp_path / "log.hdf5")
+    trained(tmp_path / "run", log, HoldOut(0.4), steps=200, checkpoint_every=100, keep="all")
+    main(["judge", str(tmp_path / "run"), "--data", str(tmp_path / "log.hdf5"), "--quiet"])
+    said = capsys.readouterr().out
+    assert "candidates, compared by other episodes than those of the verdict:" in said
+    assert f"{tmp_path / 'run'} at 100" in said
+    assert f"{tmp_path / 'run'} at 200" in said
+    assert "judged by 12 episodes (held-out), discount 0.99" in said  # half of 24
+    assert "the log has no propensities" in said or "effective sample size" in said
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hold_out": None}, "learned from every episode of the batch"),
+        ({"another": True}, "this is not the batch that .* was trained on"),
+        ({"mixed": True}, "did not keep the same episodes aside"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    tmp_path: Path, log: Any, changes: dict[str, Any], message: str
+) -> None:
+    runs = [trained(tmp_path / "one", log, changes.get("hold_out", HoldOut(0.4)))]
+    if "mixed" in changes:
+        runs.append(trained(tmp_path / "two", log, HoldOut(0.4, "time")))
+    judged = log_of(random_mdp(1), 60, seed=0) if "another" in changes else log
+    with pytest.raises(InputError, match=message):
+        choose(runs, judged)
+
+
+def test_episodes_to_choose_by_are_others_than_those_to_judge_by(tmp_path: Path, log: Any) -> None:
+    runs = [trained(tmp_path / "run", log, HoldOut(0.4))]
+    one = module.episodes_for(runs, log, "held-out", 1)
+    assert one.choosing is one.judging
+    assert len(one.judging.episodes) == 24
+    two = module.episodes_for(runs, log, "held-out", 2)
+    assert [len(part.episodes) for part in (two.choosing, two.judging)] == [12, 12]
+    starts = dict(zip(("choosing", "judging"), (0, 1), strict=True))
+    for name, start in starts.items():
+        part = getattr(two, name)
+        np.testing.assert_array_equal(
+            part.rewards[: part.episodes[0, 1]],
+            one.judging.rewards[slice(*one.judging.episodes[start])],
+        )
+    assert module.episodes_for(runs, log, "all", 1).judging is log
+
+
+def test_every_kept_checkpoint_is_a_candidate(tmp_path: Path, log: Any) -> None:
+    run = trained(tmp_path / "run", log, None, steps=300, checkpoint_every=100, keep=2)
+    assert [one.step for one in candidates_of([run])] == [200, 300]
+    assert discount_of([run]) == 0.99  # imitation has none
+
+
+def test_no_run_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["judge", str(tmp_path), "--data", "nowhere.hdf5"])
+    assert "does not contain a run" in str(stopped.value)
