@@ -265,7 +265,7 @@ def test_impossible_options_are_refused_by_name(
 
 
 def test_an_incomplete_command_says_what_is_missing(refused_option: Refusal) -> None:
-    verbs = "{train, evaluate, collect, experts, inspect, convert, theory, reproduce, demo}"
+    verbs = "{train, evaluate, judge, collect, experts, inspect, convert, theory, reproduce, demo}"
     assert verbs in refused_option()
     assert f"{{{', '.join(ALGORITHMS)}}}" in refused_option("train")
     recipes = "{final-buffer, concurrent, imitation, imperfect, random}"
@@ -325,6 +325,7 @@ def test_a_reader_that_leaves_early_is_no_error(arguments: tuple[str, ...]) -> N
             [
                 "train",
                 "evaluate",
+                "judge",
                 "collect",
                 "experts",
                 "inspect",
@@ -351,7 +352,9 @@ def test_a_reader_that_leaves_early_is_no_error(arguments: tuple[str, ...]) -> N
         (("reproduce",), ["--preset", "--env", "--out", "--dry-run", "--check"]),
         (("demo", "pendulum"), ["--out", "--steps", "--seed"]),
         (("evaluate",), ["--env", "--episodes", "--seed", "--json", "--quiet"]),
+        (("judge",), ["--data", "--fit-on", "--discount", "--seed", "--json", "--columns"]),
         (("train", "bcq"), ["--data", "--out", "--resume", "--action-low", "--columns"]),
+        (("train", "discrete-bcq"), ["--hold-out", "--hold-out-by", "--scaling", "--keep"]),
     ],
 )
 def test_help_names_every_verb_and_option(

@@ -11,6 +11,7 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes
 
 import bcq
 from bcq.cli.application import application, main
+from bcq.judging.fitting import FitSettings
 
 ROOT = Path(__file__).parent.parent
 PAPER_MAP = (ROOT / "docs" / "paper_map.md").read_text()
@@ -28,6 +29,7 @@ NEEDED = {  # what a sentence about a verb may leave out
     "train": ("bcq", "--data", "log.csv"),
     "collect": ("random", "--env", "Pendulum-v1", "--out", "new.hdf5"),
     **{"inspect": ("log.csv",), "convert": ("log.csv", "new.hdf5"), "evaluate": ("run",)},
+    "judge": ("run", "--data", "log.csv"),
 }
 
 
@@ -138,7 +140,7 @@ def test_the_readmes_way_from_a_csv_file_to_a_policy_runs(
     section = README.split("## Your own logs in five minutes\n")[1].split("\n## ")[0]
     blocks = re.findall(r"```(\w*)\n(.*?)```", section, re.DOTALL)
     assert [language for language, _ in blocks] == ["python", "toml", "sh", "python", "sh"]
-    make_log, mapping, commands, act, meter = (block for _, block in blocks)
+    make_log, mapping, commands, act, judge = (block for _, block in blocks)
     exec(make_log, {})
     Path("heating.toml").write_text(mapping)
     inspect, train = (shlex.split(line)[1:] for line in commands.splitlines())
@@ -162,5 +164,8 @@ def test_the_readmes_way_from_a_csv_file_to_a_policy_runs(
     assert kilowatts.shape == (2, 1)
     assert (kilowatts >= 0).all()
     assert (kilowatts <= 6).all()
-    main(shlex.split(meter)[1:])
+    quick = FitSettings(fits=2, period=1_000, batch_size=8, hidden_sizes=(8,))
+    monkeypatch.setattr("bcq.judging.values.FitSettings", lambda: quick)
+    monkeypatch.setattr("bcq.judging.fitting.LONGEST", 2)
+    main(shlex.split(judge)[1:])
     assert "extrapolation meter" in capsys.readouterr().out

@@ -13,7 +13,7 @@ import oracle_judging as oracle
 from bcq.judging import fitting, importance
 from bcq.judging.fitting import FitSettings, LoggedSteps, has_settled, resample, value_bounds
 from bcq.judging.importance import Sampled, Table, importance_of
-from bcq.judging.values import Comparison, Estimate, compare
+from bcq.judging.values import Comparison, Estimate, compare, share_at_limit
 from bcq.system.errors import InputError
 from judging_cases import CHOICES, DISCOUNT, STATES, log_of, random_mdp, table_policy
 
@@ -155,6 +155,14 @@ def test_what_follows_a_cut_end_is_part_of_the_behaviours_value() -> None:
     )
     assert abs(plain - behaviour) > 0.3  # much is missing
     assert found.behaviour.value == pytest.approx(behaviour, abs=0.15)
+
+
+def test_values_at_the_limit_are_suspicious_unless_the_log_came_near() -> None:
+    values, returns = np.array([[10.0, 9.98], [9.99, 3.0]]), np.array([[2.0, 8.0]])
+    assert share_at_limit(values, returns, 0.0, 10.0) == 0.25  # more than 9.99
+    assert share_at_limit(values, returns + 1, 0.0, 10.0) == 0.25
+    assert share_at_limit(values, returns + 1.1, 0.0, 10.0) == 0
+    assert share_at_limit(-values, returns, -10.0, 10.0) == 0
 
 
 def test_an_interval_is_students() -> None:

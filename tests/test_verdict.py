@@ -52,6 +52,7 @@ def judgement(
         ),
         Support(meter=Meter(meter, 1.0, 0.25, 0.125), **support),
         "importance sampling: not here",
+        {"fitted values": 2.0, "support": 0.5},
     )
 
 
@@ -137,6 +138,7 @@ def test_a_judgement_is_told_with_its_numbers() -> None:
         "value by its own estimate  15",
         "importance sampling: not here",
         "the fits settled after 1,000 updates",
+        "time: fitted values 2.0 s, support 0.5 s",
     ):
         assert line in text.splitlines(), line
     worse = judgement(meter=5.0, value=9.0)

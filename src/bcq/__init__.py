@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from bcq.data.history import History
     from bcq.data.saving import save
     from bcq.data.scaling import Scaling
+    from bcq.data.splits import HoldOut
+    from bcq.judging.candidates import judge
     from bcq.judging.meter import Meter, extrapolation_meter
+    from bcq.judging.verdict import Judgement
     from bcq.runs.directory import Run
     from bcq.runs.recording import train_run
     from bcq.runs.schedules import Schedule
@@ -61,6 +64,9 @@ PLACES = {
     "bcq.simulation.evaluation": ("Evaluation", "evaluate"),
     "bcq.data.saving": ("save",),
     "bcq.data.scaling": ("Scaling",),
+    "bcq.data.splits": ("HoldOut",),
+    "bcq.judging.candidates": ("judge",),
+    "bcq.judging.verdict": ("Judgement",),
     "bcq.simulation.batches": ("load",),
     "bcq.judging.meter": ("Meter", "extrapolation_meter"),
     "bcq.training.policy": ("Policy",),
@@ -109,7 +115,9 @@ __all__ = [
     "EnsembleConfig",
     "Evaluation",
     "History",
+    "HoldOut",
     "InputError",
+    "Judgement",
     "Meter",
     "Policy",
     "Run",
@@ -121,6 +129,7 @@ __all__ = [
     "evaluate",
     "examine_dataset",
     "extrapolation_meter",
+    "judge",
     "load",
     "measure_values",
     "save",

@@ -1,5 +1,6 @@
 """Runs and their kept checkpoints, judged by episodes that they did not learn from."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -15,7 +16,8 @@ from bcq.judging.verdict import Judgement
 from bcq.runs.configuration import LoggedBatch
 from bcq.runs.directory import Run
 from bcq.system import progress
-from bcq.system.errors import InputError
+from bcq.system.errors import InputError, require_seed
+from bcq.system.seeds import Role, derive
 from bcq.training.policy import Policy
 
 FitOn = Literal["held-out", "all"]
@@ -87,22 +89,29 @@ def episodes_for(runs: Sequence[Run], dataset: Dataset, fit_on: FitOn, candidate
 
 def discount_of(runs: Sequence[Run]) -> float:
     """The discount of the runs' algorithms, which must agree."""
-    known = {run.algorithm.discount for run in runs} - {None}
+    known = sorted({each for run in runs if (each := run.algorithm.discount) is not None})
     if len(known) > 1:
         raise InputError(
-            f"these runs have different discounts: {', '.join(map(str, sorted(known)))}",  # type: ignore[type-var]
+            f"these runs have different discounts: {', '.join(map(str, known))}",
             option="judged_discount",
         )
-    return known.pop() or 0.0 if known else DISCOUNT
+    return known[0] if known else DISCOUNT
 
 
 def judge(policy: Policy, dataset: Dataset, *, discount: float, seed: int = 0) -> Judgement:
     """A policy against the behaviour that logged these episodes."""
+    require_seed(seed)
+    seed = derive(seed, Role.JUDGE)
+    clock = [time.perf_counter()]
     values = compare(policy, dataset, discount=discount, seed=seed)
+    clock.append(time.perf_counter())
+    support = support_of(policy, dataset, values, seed=seed)
+    clock.append(time.perf_counter())
+    sampled = importance_of(policy, dataset, values, discount=discount, seed=seed)
+    clock.append(time.perf_counter())
+    parts = ("fitted values", "support", "importance sampling")
     return Judgement(
-        values,
-        support_of(policy, dataset, values, seed=seed),
-        importance_of(policy, dataset, values, discount=discount, seed=seed),
+        values, support, sampled, dict(zip(parts, np.diff(clock).tolist(), strict=True))
     )
 
 

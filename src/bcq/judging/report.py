@@ -6,6 +6,8 @@ from bcq.judging.candidates import Choice
 from bcq.judging.values import Estimate
 from bcq.judging.verdict import RULE, Judgement
 
+FLATTERED = "warning: the policy learned from some of these episodes, which flatters it"
+
 
 def as_text(choice: Choice) -> str:
     """The verdict first, then what it rests on."""
@@ -24,6 +26,7 @@ def as_text(choice: Choice) -> str:
         *(f"  because {objection}" for objection in judgement.objections),
         "",
         f"judged by {choice.judged_by} episodes ({choice.fit_on}), discount {choice.discount:g}",
+        *([FLATTERED] if choice.fit_on == "all" else []),
         f"value of the policy        {words(values.policy)}",
         f"value of the behaviour     {words(values.behaviour)}",
         f"difference                 {words(values.difference)}",
@@ -32,6 +35,8 @@ def as_text(choice: Choice) -> str:
         f"({support.meter.data_outside:.1%} of the logged ones)",
         f"spread of its actions      {support.reaction:.3g} times that of the logged ones",
     ]
+    if support.draws:
+        lines.append(f"two draws in one state     differ by {support.draws:.3g} times that spread")
     if support.own_value is not None:
         lines.append(f"value by its own estimate  {support.own_value:.5g}")
     if isinstance(judgement.sampled, str):
@@ -49,7 +54,9 @@ def as_text(choice: Choice) -> str:
                 "the behaviour, whose errors multiply over the steps of an episode"
             )
     state = "settled" if values.settled else "had not settled"
-    lines += [f"the fits {state} after {values.curve[-1][0]:,} updates", "", f"rule: {RULE}"]
+    costs = ", ".join(f"{part} {seconds:.1f} s" for part, seconds in judgement.seconds.items())
+    lines += [f"the fits {state} after {values.curve[-1][0]:,} updates", f"time: {costs}"]
+    lines += ["", f"rule: {RULE}"]
     return "\n".join(lines)
 
 
@@ -88,6 +95,7 @@ def numbers(judgement: Judgement) -> dict[str, Any]:
         "reaction": support.reaction,
         "draws": support.draws,
         "own_value": support.own_value,
+        "seconds": judgement.seconds,
         "importance_sampling": importance(judgement),
     }
 

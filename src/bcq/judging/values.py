@@ -32,6 +32,7 @@ DRAWS = 2  # actions of a policy that draws them, in each state
 ROWS_AT_ONCE = 4_096  # for which a policy acts in one call
 TAIL = 0.01  # share of the value beyond the cut ends of episodes that needs no estimate
 LEVEL = 0.95
+NEAR_LIMIT, AT_LIMIT = 0.9, 1e-3  # shares of the range of possible values
 
 Numbers = NDArray[np.float64]
 
@@ -61,7 +62,7 @@ class Comparison:
     counts: NDArray[np.int64]  # (fits, episodes): how often each learned from each episode
     settled: bool  # whether the fits came to an end
     curve: list[tuple[int, float]]  # updates of the fits, and their mean estimate
-    at_limit: float  # share of the values at the least or largest that the rewards allow
+    at_limit: float  # share of the values at the largest that the rewards allow
     tail: float  # share of the behaviour's value that had to be estimated, beyond cut ends
     fitted: "FittedPolicy"
 
@@ -94,7 +95,9 @@ class Log:
 
     def __post_init__(self) -> None:
         if not 0 <= self.discount < 1:
-            raise InputError(f"discount: {self.discount} is not 0 or more and below 1")
+            raise InputError(
+                f"discount: {self.discount} is not 0 or more and below 1", option="judged_discount"
+            )
         if (count := len(self.dataset.episodes)) < LEAST_EPISODES:
             raise InputError(
                 f"judging needs at least {LEAST_EPISODES} episodes to judge by; there are {count}"
@@ -161,8 +164,9 @@ class Proposed(NamedTuple):
                     dataset.observations[starts],
                     None if permitted is None else permitted[starts],
                     draws,
-                    seed + 1,
+                    seed,
                     bar,
+                    first=len(dataset),
                 ),
             )
 
@@ -182,8 +186,10 @@ def propose(
     draws: int,
     seed: int,
     bar: Progress,
+    *,
+    first: int = 0,
 ) -> Column:
-    """Actions on the scale of learners, (rows, draws, ...)."""
+    """Actions on the scale of learners, (rows, draws, ...); rows are numbered from `first`."""
     found = []
     for start in range(0, len(observations), ROWS_AT_ONCE):
         rows = np.arange(start, min(start + ROWS_AT_ONCE, len(observations)))
@@ -193,7 +199,7 @@ def propose(
                 observations[rows],
                 seed=seed,
                 step=draw,
-                rows=rows,
+                rows=first + rows,
                 capacity=ROWS_AT_ONCE,
                 permitted=masks,
             )
@@ -236,8 +242,7 @@ def compare(
     shares = counts / len(dataset.episodes)
     of_policy = (shares * values).sum(axis=1)
     of_behaviour = (shares * returns).sum(axis=1)
-    low, high = float(steps.lowest) * log.unit, float(steps.highest) * log.unit
-    room = 1e-3 * (high - low)
+    limits = float(steps.lowest) * log.unit, float(steps.highest) * log.unit
     return Comparison(
         policy=Estimate.of(float(values.mean()), of_policy),
         behaviour=Estimate.of(float(returns.mean()), of_behaviour),
@@ -246,10 +251,20 @@ def compare(
         counts=counts,
         settled=fitted.settled,
         curve=[(step, log.unit * value) for step, value in fitted.curve],
-        at_limit=float(((values < low + room) | (values > high - room)).mean()),
+        at_limit=share_at_limit(values, returns, *limits),
         tail=tail,
         fitted=FittedPolicy(log, proposed, fitted),
     )
+
+
+def share_at_limit(values: Numbers, returns: Numbers, low: float, high: float) -> float:
+    """The share of values at the largest possible one; fits that diverge are clipped there.
+
+    It is 0 if an episode of the log came near: then a good policy may be there, too.
+    """
+    if returns.max() > low + NEAR_LIMIT * (high - low):
+        return 0.0
+    return float((values > high - AT_LIMIT * (high - low)).mean())
 
 
 def completed_returns(
@@ -278,7 +293,7 @@ def completed_returns(
         discount=discount,
         outputs=1,
         settings=settings,
-        seed=seed + 1,
+        seed=seed,
         what="fitting values of the behaviour",
     )
     last = jnp.asarray(log.scaling.observations(dataset.next_observations[stops - 1]))

@@ -26,6 +26,7 @@ class Judgement:
     values: Comparison
     support: Support
     sampled: Sampled | str  # by importance sampling, or why not
+    seconds: dict[str, float]  # that each part took
 
     @property
     def margin(self) -> float:

@@ -18,6 +18,7 @@ class Role(IntEnum):
     EVALUATION = 3  # episodes, and the policy's own draws in them
     VALUES = 4  # which pairs are measured, and the policy's draws after them
     CHOICE = 5  # the new episodes on which checkpoints of an agent are compared
+    JUDGE = 6  # fits of values: episodes drawn, networks, minibatches, the policy's draws
 
 
 def derive(seed: int, role: Role) -> int:
