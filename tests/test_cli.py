@@ -265,7 +265,7 @@ def test_impossible_options_are_refused_by_name(
 
 
 def test_an_incomplete_command_says_what_is_missing(refused_option: Refusal) -> None:
-    verbs = "{train, evaluate, judge, collect, experts, inspect, convert, theory, reproduce, demo}"
+    verbs = f"{{{', '.join(cli.VERBS)}}}"
     assert verbs in refused_option()
     assert f"{{{', '.join(ALGORITHMS)}}}" in refused_option("train")
     recipes = "{final-buffer, concurrent, imitation, imperfect, random}"

@@ -30,6 +30,7 @@ NEEDED = {  # what a sentence about a verb may leave out
     "collect": ("random", "--env", "Pendulum-v1", "--out", "new.hdf5"),
     **{"inspect": ("log.csv",), "convert": ("log.csv", "new.hdf5"), "evaluate": ("run",)},
     "judge": ("run", "--data", "log.csv"),
+    "report": ("run", "--data", "log.csv", "--out", "card.html"),
 }
 
 

@@ -21,6 +21,7 @@ HINTS = {
     "action_kind": "--action-kind continuous or discrete decides it",
     "action_low": "use --action-low and --action-high",
     "action_margin": "use --action-low and --action-high, or --action-margin 0.05",
+    "card": "give one with --out",
     "columns": "use --columns ROLE=COLUMN",
     "discount": "`bcq train --discount` sets it",
     "env": "give it with --env",
@@ -43,6 +44,10 @@ VERBS = {
     "judge": (
         "judging",
         "Judge trained policies by logged episodes, without a simulator.",
+    ),
+    "report": (
+        "judging",
+        "Judge a trained policy and write its report card, a page for those who decide.",
     ),
     "collect": ("collecting", "Collect a batch with a recipe of the paper."),
     "experts": ("collecting", "Train experts, or list the bundled ones."),
