@@ -30,7 +30,17 @@ from bcq.judging import card as module
 from bcq.judging import conduct as conduct_module
 from bcq.judging.candidates import Candidate, Choice
 from bcq.judging.card import Card, as_html, own, reason, require_place
-from bcq.judging.charts import Axis, bars, counts_in, curve, gauge, histogram, intervals, thinned
+from bcq.judging.charts import (
+    Axis,
+    bars,
+    counts_in,
+    curve,
+    gauge,
+    histogram,
+    intervals,
+    shortened,
+    thinned,
+)
 from bcq.judging.conduct import Conduct, choices_of, examples, quantities_of
 from bcq.judging.curves import as_number, curves_of
 from bcq.judging.importance import Sampled
@@ -240,11 +250,18 @@ def test_a_card_of_ours_is_replaced_and_nothing_else(made: tuple[Card, Path]) ->
         (other, "other.html: already exists and is not a report card; name another file"),
         (path.parent, "is a folder; give a file"),
         (other / "card.html", "cannot create folder"),
-        (Path("/proc/card.html"), "cannot write /proc/card.html"),
     ):
         with pytest.raises(InputError, match=message):
             require_place(bad)
     assert other.read_text().endswith("bcq report")
+
+    def full(**options: Any) -> None:
+        raise OSError(28, f"No space left: {options}")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tempfile.TemporaryFile", full)
+        with pytest.raises(InputError, match=r"cannot write .*card\.html: No space left"):
+            require_place(path)
     module.write_card(card, path)
     assert sorted(one.name for one in path.parent.iterdir()) == ["card.html", "other.html"]
 
@@ -441,6 +458,8 @@ def test_bars_by_hand() -> None:
     found = parsed(bars("a", ["on", "off"], np.array([3, 1]), np.array([1, 1])))
     widths = [float(one["width"]) for one, _ in found.of("rect")]
     assert widths == [122.5, 183.75, 122.5, 61.25]  # of 245
+    assert shortened(50 * "x") == 43 * "x" + "…"
+    assert shortened(44 * "x") == 44 * "x"
     labels = ["on", "50.0% policy", "75.0% log", "off", "50.0% policy", "25.0% log"]
     assert found.texts("text") == labels
     assert found.texts("desc") == ["on: policy 50.0%, log 75.0%; off: policy 50.0%, log 25.0%."]
@@ -556,8 +575,8 @@ def test_findings_are_told() -> None:
     rows = np.array([3, 17])
     finding = Finding("x", SCRIPT, "is odd", "mend it", "it misleads", rows, "warning")
     found = parsed(element("div", *doctor([finding])))
-    assert [text for _, text in found.of("th", scope="row")] == ["warning"]
-    assert found.texts("td") == [f"{SCRIPT}: is odd [rows 3, 17]", "it misleads", "mend it"]
+    told = [f"warning: {SCRIPT}: is odd [rows 3, 17]", "Why it matters: it misleads"]
+    assert found.texts("p") == [*told, "Remedy: mend it"]
 
 
 def test_settings_are_said() -> None:
@@ -588,10 +607,16 @@ def test_curves_take_what_is_a_number(tmp_path: Path, made: tuple[Card, Path]) -
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({}, "interval of the difference, 1 to 3, is above 0: the policy earns more"),
+        (
+            {},
+            "the difference, 1 to 3, is above 0: by this estimate the policy earns more",
+        ),
         ({"low": -0.3}, "-0.3 to 3, reaches 0 or less, but no loss of 0.5 or more"),
         ({"low": -2.0}, "-2 to 3, includes a loss of 0.5 (5% of the behaviour's value)"),
-        ({"low": -3.0, "high": -1.0}, "-3 to -1, is below 0: the policy earns less"),
+        (
+            {"low": -3.0, "high": -1.0},
+            "-3 to -1, is below 0: by this estimate the policy earns less",
+        ),
         ({"meter": 4.0, "settled": False}, "settle and the policy leaves the data (meter 4.00)."),
         ({"low": NAN}, "The difference to the behaviour is not a finite number."),
     ],
@@ -718,17 +743,16 @@ class Proxy(BaseHTTPRequestHandler):
     """Answers every request of a browser with the page, and writes down what was asked for."""
 
     page = b""
-    asked: tuple[list[str], ...] = ([],)
+    asked: tuple[list[tuple[str, str]], ...] = ([],)
 
     def do_GET(self) -> None:
-        self.asked[0].append(self.path)
+        self.asked[0].append((self.path, self.headers.get("Referer", "")))
         self.send_response(200)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.end_headers()
         self.wfile.write(self.page)
 
     def do_CONNECT(self) -> None:
-        self.asked[0].append(self.path)
         self.send_error(403)
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -757,10 +781,10 @@ def test_a_browser_shows_the_page_and_asks_for_nothing_else(
     finally:
         server.shutdown()
         server.server_close()
-    assert "CONSOLE" not in said
-    assert [path for path in Proxy.asked[0] if "google" not in path] == [
-        "http://card.test/card.html"
-    ]  # a browser asks its maker by itself, whatever the page
+    assert "CONSOLE" not in said  # where the page's policy tells what it forbade
+    # A browser also asks its maker, by itself; what a page asks for says from where.
+    asked = [path for path, origin in Proxy.asked[0] if "card.test" in path + origin]
+    assert asked == ["http://card.test/card.html"]
     with Image.open(shot) as picture:
         assert picture.width == width
         corner = picture.convert("L").getpixel((2, 2))

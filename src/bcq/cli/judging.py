@@ -75,12 +75,13 @@ class Report(Judging):
         require_place(self.out)
         run = Run.open(self.run)
         checked, dataset = self.read(run)
+        examination = examine(checked, discount=run.algorithm.discount)
         card = make_card(
             run,
             dataset,
-            source=self.data.name,
+            source=self.data.name or str(self.data),
             names=checked.columns.labels,
-            findings=[with_hint(finding) for finding in examine(checked).findings],
+            findings=[with_hint(finding) for finding in examination.findings],
             fit_on=self.fit_on,
             discount=self.discount,
             seed=self.seed,

@@ -126,13 +126,14 @@ def reason(judgement: Judgement) -> str:
         return "The difference to the behaviour is not a finite number."
     span = f"The 95% interval of the difference, {difference.low:.5g} to {difference.high:.5g},"
     return {
-        "better": f"{span} is above 0: the policy earns more than the behaviour that was logged.",
+        "better": f"{span} is above 0: by this estimate the policy earns more than the behaviour "
+        "that was logged.",
         "no worse": f"{span} reaches 0 or less, but no loss of {margin:.5g} or more "
         "(5% of the behaviour's value).",
         "cannot tell": f"{span} includes a loss of {margin:.5g} (5% of the behaviour's value), "
         "and is not all below 0.",
-        "do not deploy": f"{span} is below 0: the policy earns less than the behaviour that was "
-        "logged.",
+        "do not deploy": f"{span} is below 0: by this estimate the policy earns less than the "
+        "behaviour that was logged.",
     }[judgement.verdict]
 
 
@@ -149,7 +150,7 @@ def the_verdict(number: int, card: Card) -> Element:
         class_=f"verdict {verdict.replace(' ', '-')}",
     )
     held_out = choice.fit_on == "held-out"
-    warning = "Judged by episodes that the policy learned from: this flatters it."
+    warning = "Judged also by episodes that the policy learned from: this flatters it."
     return section(
         number,
         "Verdict",

@@ -22,7 +22,7 @@ SMALLEST = 1e-200
 SAME = 1e-9  # numbers that differ by less, relatively, are drawn as equal
 TICKS = 5  # at most, or one more
 POINTS = 150  # of a line
-NAME_LENGTH = 44  # characters of a name in a picture
+NAME_LENGTH = 44  # characters
 BAR = 9  # height of a bar
 
 Point = tuple[float, float]
@@ -274,6 +274,11 @@ def in_percent(shares: NDArray[np.float64]) -> str:
     return ", ".join(f"{share:.0%}" for share in shares.tolist())
 
 
+def shortened(name: str) -> str:
+    """A name that fits a line of a narrow screen."""
+    return name if len(name) <= NAME_LENGTH else f"{name[: NAME_LENGTH - 1]}…"
+
+
 def bars(
     title: str, names: Sequence[str], logged: NDArray[np.int64], taken: NDArray[np.int64]
 ) -> Element:
@@ -282,8 +287,7 @@ def bars(
     shares = [counts / max(1, int(counts.sum())) for counts in (taken, logged)]
     parts, told, y = [], [], 0.0
     for name, of_policy, of_log in zip(names, *(s.tolist() for s in shares), strict=True):
-        short = name if len(name) <= NAME_LENGTH else f"{name[: NAME_LENGTH - 1]}…"
-        parts.append(words(short, 10.0, y + 12))
+        parts.append(words(shortened(name), 10.0, y + 12))
         for share, style, top in ((of_policy, "policy", y + 16), (of_log, "log", y + 28)):
             size = {"width": round(axis.at(share) - axis.start, 2), "height": BAR}
             parts.append(element("rect", x=10.0, y=top, class_=f"{style} solid", **size))

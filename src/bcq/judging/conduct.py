@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from bcq.data.columns import Floats
 from bcq.data.dataset import Dataset
-from bcq.judging.charts import bars, counts_in, histogram
+from bcq.judging.charts import bars, counts_in, histogram, shortened
 from bcq.judging.page import Element, element, paragraph, section
 from bcq.judging.values import propose
 from bcq.system.progress import Progress
@@ -155,6 +155,6 @@ def action(numbers: Floats, dataset: Dataset, names: Names) -> str:
 def listed(labels: Sequence[str], numbers: Floats) -> str:
     """Numbers by name; only the first of many."""
     pairs = list(zip(labels, numbers.tolist(), strict=True))
-    shown = ", ".join(f"{label} {number:.4g}" for label, number in pairs[:MOST_NUMBERS])
+    shown = ", ".join(f"{shortened(name)} {number:.4g}" for name, number in pairs[:MOST_NUMBERS])
     rest = len(pairs) - MOST_NUMBERS
     return f"{shown}, and {rest} more numbers" if rest > 0 else shown

@@ -77,17 +77,21 @@ def doctor(findings: Sequence[Finding]) -> list[Element]:
     heading = element("h3", "What the doctor found in the data")
     if not findings:
         return [heading, paragraph("Nothing: no errors, no warnings, no notes.")]
-    rows = [
-        (
-            finding.severity,
-            f"{finding.field}: {finding.problem}"
-            + ("" if finding.rows is None else f" [{rows_in_words(finding.rows)}]"),
-            finding.why,
-            finding.remedy,
+    told = [
+        element(
+            "div",
+            paragraph(
+                element("strong", f"{finding.severity}: "),
+                f"{finding.field}: {finding.problem}",
+                "" if finding.rows is None else f" [{rows_in_words(finding.rows)}]",
+            ),
+            paragraph(element("strong", "Why it matters: "), finding.why),
+            paragraph(element("strong", "Remedy: "), finding.remedy),
+            class_="example",
         )
         for finding in findings
     ]
-    return [heading, table(("severity", "problem", "why it matters", "remedy"), rows, "Findings")]
+    return [heading, element("div", *told, class_="list")]
 
 
 def training_card(number: int, run: Run, step: int) -> Element:
