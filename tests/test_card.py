@@ -239,6 +239,7 @@ def test_the_page_allows_only_its_own_style(tree: Parsed) -> None:
     assert written(CSS) == CSS  # escaping does not change it
     assert "prefers-color-scheme: dark" in CSS
     assert "@media print" in CSS
+    assert not re.search(r"\b(tr|th|td)\b[^{}]*{[^}]*display", CSS)  # tables stay tables
 
 
 def test_a_card_of_ours_is_replaced_and_nothing_else(made: tuple[Card, Path]) -> None:

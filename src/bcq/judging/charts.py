@@ -148,7 +148,7 @@ def intervals(
         *interval("policy (circle)", policy, "policy", values, 32.0),
         *interval("behaviour that was logged (square)", behaviour, "log", values, 72.0),
         *horizontal(values, 88.0),
-        line((zero, 144.0), (zero, 174.0), class_="mark"),
+        line((zero, 146.0), (zero, 174.0), class_="mark"),
         *interval(
             "difference (diamond); dashed: 0, no difference", difference, "neutral", change, 152.0
         ),
