@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -51,8 +52,9 @@ from bcq.judging.report import words
 from bcq.judging.support import Support
 from bcq.judging.values import Estimate
 from bcq.judging.verdict import RULE
+from bcq.runs.configuration import LoggedBatch
 from bcq.system.errors import InputError
-from test_verdict import QUICK, judgement, trained
+from test_verdict import QUICK, judgement
 
 SCRIPT = "<script>alert(1)</script>"
 IMAGE = "<img src=x onerror=alert(2)>"
@@ -640,10 +642,7 @@ def test_the_own_value_is_compared(value: float, ending: str) -> None:
 
 def changed(card: Card, **changes: Any) -> Parsed:
     """The page of a card with another judgement or choice."""
-    names = ("fit_on", "discount", "judged_by", "ranking", "judgement")
-    known = {name: getattr(card.choice, name) for name in names} | changes
-    choice = Choice(chosen=card.choice.chosen, **known)
-    return Parsed(as_html(Card(choice, *list(vars(card).values())[1:])))
+    return Parsed(as_html(replace(card, choice=replace(card.choice, **changes))))
 
 
 def test_a_card_of_numbers_that_are_not_finite(made: tuple[Card, Path]) -> None:
@@ -659,7 +658,7 @@ def test_importance_sampling_is_told(made: tuple[Card, Path]) -> None:
     base, one = judgement(), Estimate(4.0, 3.0, 5.0)
     for logged, told in ((True, "are in the log"), (False, "errors multiply")):
         sampled = Sampled(one, Estimate(6.0, 5.0, 7.0), 12.34, logged)
-        found = changed(made[0], judgement=type(base)(base.values, base.support, sampled))
+        found = changed(made[0], judgement=replace(base, sampled=sampled))
         assert {"4 (3 to 5)", "6 (5 to 7)", "12.3"} <= set(found.texts("td"))
         assert any(told in text for text in found.texts("p"))
     assert "No estimate. Importance sampling: not here." in changed(made[0], judgement=base).texts(
@@ -691,16 +690,15 @@ def test_what_is_not_covered_depends_on_the_judgement(
     assert "Later episodes." in told
     assert "What follows after the log." not in told  # every episode terminates
     long = judgement()
-    object.__setattr__(long.values, "tail", 0.25)
-    assert any("25% of the weight" in one for one in sentences(replaced(choice, long)))
-    by_time = trained(tmp_path / "run", made[0].dataset, HoldOut(0.5, "time"), steps=100)
+    long = replace(long, values=replace(long.values, tail=0.25))
+    assert any("25% of the weight" in one for one in sentences(replace(choice, judgement=long)))
+    config = made[0].run.config
+    assert isinstance(config.dataset, LoggedBatch)
+    batch = replace(config.dataset, hold_out=HoldOut(0.5, "time"))
+    by_time = bcq.Run(tmp_path, replace(config, dataset=batch))
     last = Choice("held-out", 0.9, Candidate(by_time, 100), judgement(), 20, [])
     assert "Later episodes." not in " ".join(sentences(last))
     assert "the last ones of the log" in kept_aside(by_time, made[0].dataset)
-
-
-def replaced(choice: Choice, found: Any) -> Choice:
-    return Choice(choice.fit_on, choice.discount, choice.chosen, found, choice.judged_by, [])
 
 
 def test_a_support_without_draws_says_so() -> None:
