@@ -13,7 +13,8 @@ AT_LIMIT = 0.05  # share of the values at the limit of what rewards allow, by wh
 RULE = (
     "better: the 95% interval of the difference is above 0. "
     f"no worse: it is above -{MARGIN:.0%} of the behaviour's value. "
-    "do not deploy: it is below 0, or the fitted values did not settle, or the policy leaves the "
+    "do not deploy: it is below 0, or the fitted values did not settle, or more than "
+    f"{AT_LIMIT:.0%} of them are at the limit of what the rewards allow, or the policy leaves the "
     f"data (extrapolation meter above {FARTHEST:g}) or does not react to its state. "
     "cannot tell: everything else."
 )
