@@ -137,6 +137,14 @@ def test_the_order_of_runs_does_not_change_their_file(tmp_path: Path) -> None:
     assert [row["format"] for row in rows] == [3, 3, 3]
 
 
+def test_records_of_another_version_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    write_records([made_up("imitation", "bcq", 1)], path)
+    path.write_text(path.read_text().replace('"format": 3', '"format": 4'))
+    with pytest.raises(bcq.InputError, match=r"does not have the format of this version \(3\)"):
+        read_records(path)
+
+
 def test_every_number_of_a_record_has_six_digits(records: list[Record]) -> None:
     numbers = [
         *(value for one in records for _, episodes in one.evaluations for value in episodes),

@@ -51,6 +51,12 @@ def few_cases(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
+def test_bcql_has_a_policy_where_the_batch_goes_and_none_is_needed_at_the_end(grid: Grid) -> None:
+    visited = np.isin(np.arange(len(grid.free)), grid.batch.states)
+    np.testing.assert_array_equal(grid.defined("BCQL"), visited | grid.mdp.terminal)
+    assert grid.defined("truth").all()
+
+
 def test_the_walk_shows_every_part_and_draws_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
