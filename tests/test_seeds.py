@@ -156,9 +156,10 @@ def test_the_numbers_of_the_roles_stay() -> None:
         ("EVALUATION", 3),
         ("VALUES", 4),
         ("CHOICE", 5),
+        ("JUDGE", 6),
     ]
     made = [derive(0, role) for role in Role]
-    assert made == [336614359, 1620722436, 1842996703, 608273276, 1039430863]
+    assert made == [336614359, 1620722436, 1842996703, 608273276, 1039430863, 1235561164]
     assert [reset_seed(0, 1), reset_seed(5, 7)] == [1982462498, 1262370631]
     assert exploration(5, 7).random() == np.random.default_rng((5, 7, 1)).random()
     assert exploration(5, 7).random() != np.random.default_rng(reset_seed(5, 7)).random()
