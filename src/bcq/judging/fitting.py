@@ -71,7 +71,6 @@ class Starts(NamedTuple):
 class Resample(NamedTuple):
     """The episodes that each fit learns from, drawn with replacement."""
 
-    counts: Array  # (fits, episodes): how often each episode was drawn
     rows: Array  # (fits, longest): the rows of these episodes; only the first `lengths` are used
     lengths: Array  # (fits,)
 
@@ -141,7 +140,7 @@ def target_rate(discount: float, period: int) -> float:
 def resample(
     spans: NDArray[np.int64], fits: int, random: np.random.Generator
 ) -> tuple[Resample, NDArray[np.int64]]:
-    """Draws as many episodes as there are for each fit; also returns the counts for NumPy."""
+    """Draws as many episodes as there are for each fit; also returns how often it drew each."""
     episodes = len(spans)
     drawn = np.sort(random.integers(episodes, size=(fits, episodes)), axis=1)
     counts = np.stack([np.bincount(row, minlength=episodes) for row in drawn])
@@ -149,7 +148,7 @@ def resample(
     longest = max(map(len, rows))
     padded = np.stack([np.resize(row, longest) for row in rows]).astype(np.int32)
     lengths = jnp.array([len(row) for row in rows], jnp.int32)
-    return Resample(jnp.asarray(counts, jnp.float32), jnp.asarray(padded), lengths), counts
+    return Resample(jnp.asarray(padded), lengths), counts
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
