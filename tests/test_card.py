@@ -5,6 +5,7 @@ import csv
 import hashlib
 import json
 import math
+import os
 import re
 import shutil
 import subprocess
@@ -732,7 +733,10 @@ def look(tmp_path: Path) -> Look:
         size = f"--window-size={width},800"
         own = f"--user-data-dir={tmp_path / f'{width}{dark}'}"
         command = [BROWSER, *FLAGS, scheme, size, own, *flags, address]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+        short = os.environ | {"TMPDIR": "/tmp"}  # the path of its socket has at most 108 characters
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=120, check=True, env=short
+        )
         return done.stdout, done.stderr
 
     return opened
