@@ -15,9 +15,10 @@ from bcq.collection import experts
 from bcq.collection.experts import bundled
 from bcq.collection.recipes import collect, random_batch
 from bcq.experiments import jobs
+from bcq.experiments.forms import from_json
 from bcq.experiments.jobs import Job, directory_name, fingerprint, with_needs
-from bcq.experiments.kinds import Batch, Experts, OnlineAgent, Theory, Training, from_json
-from bcq.paper import EXPERIMENTS, jobs_of
+from bcq.experiments.kinds import Batch, Experts, OnlineAgent, Theory, Training
+from bcq.paper import BEYOND, EXPERIMENTS, jobs_of
 from bcq.paper.presets import PERTURBATIONS, PRESETS, ExperimentName, Plan, Preset, PresetName
 from bcq.runs.schedules import BehaviourSchedule, Schedule
 from bcq.simulation.batches import load
@@ -275,7 +276,7 @@ def test_the_standard_preset_is_worked_off_in_the_order_of_its_worth() -> None:
 
 
 def scales(name: PresetName) -> dict[ExperimentName, list[tuple[Any, ...]]]:
-    """Environment, task, rows, updates, trials, evaluations and true values of each plan."""
+    """Environment, task, rows, updates, trials, evaluations and true values of the paper's."""
     return {
         experiment: [
             (
@@ -285,6 +286,7 @@ def scales(name: PresetName) -> dict[ExperimentName, list[tuple[Any, ...]]]:
             for p in plans
         ]
         for experiment, plans in PRESETS[name].plans.items()
+        if experiment not in BEYOND
     }
 
 

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from bcq.experiments import runner, worker
+from bcq.experiments.forms import steps_done
 from bcq.experiments.jobs import Job, directory_name, is_finished, perform
-from bcq.experiments.kinds import Batch, steps_done
+from bcq.experiments.kinds import Batch
 from bcq.experiments.runner import (
     Board,
     LocalProcess,

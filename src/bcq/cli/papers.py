@@ -71,7 +71,8 @@ class Reproduce(Verb):
     """Reproduce the paper: run its experiments, draw its figures and judge its claims."""
 
     experiments: Positional[tuple[ExperimentName, ...]] = ()
-    """experiments to run; if not given, all"""
+    """experiments to run; if not given, all of the paper;
+    judging goes beyond it: how often `bcq judge` is right"""
     preset: PresetName = "quick"
     """smoke (minutes, only tests the machinery), quick (an hour and a half on two cores),
     standard (about 35 core-hours, judges most claims),

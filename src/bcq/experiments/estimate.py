@@ -8,8 +8,10 @@ from bcq.algorithms import DDPGConfig
 from bcq.algorithms.learning import AlgorithmConfig
 from bcq.collection.recipes import collect_random
 from bcq.data.dataset import Dataset
+from bcq.experiments.forms import steps_done
 from bcq.experiments.jobs import Job, fingerprint, is_finished
-from bcq.experiments.kinds import Batch, OnlineAgent, Training, steps_done
+from bcq.experiments.judged import Judging
+from bcq.experiments.kinds import Batch, OnlineAgent, Training
 from bcq.simulation.environments import time_limit_of
 from bcq.system import interruption
 from bcq.system.progress import over
@@ -19,6 +21,7 @@ from bcq.training.policy import Policy
 SECONDS = 2.0  # during which updates are timed
 START = 8.0  # seconds until a worker does its first update: imports, compiled code, data
 CHECKPOINTS = 25_000_000  # bytes of a run directory, BCQ's optimizer included
+A_POLICY = 120.0  # seconds to judge one, on an AVX2 core; no short test tells when fits settle
 ROW_BYTES = 4 * 8  # of a transition, besides its numbers
 
 
@@ -78,7 +81,7 @@ def seconds_of(job: Job, folder: Path, speeds: Speeds) -> float:
             env, schedule = job.batch.env, job.schedule
             updates, acting = speeds.of(env, job.config)
             limit, step = time_limit_of(env) or 1_000, speeds.seconds_a_step(env)
-            evaluations = left / schedule.evaluate_every
+            evaluations = left / schedule.evaluate_every if schedule.env else 0
             truths = left / schedule.true_value_every if schedule.true_value_every else 0
             evaluation = limit * (acting + schedule.evaluate_episodes * step)
             truth = limit * (10 * acting + 100 * step)
@@ -89,6 +92,8 @@ def seconds_of(job: Job, folder: Path, speeds: Speeds) -> float:
             return START + left * (1 / updates + acting + speeds.seconds_a_step(env))
         case Batch() if not isinstance(job.source, OnlineAgent):
             return START + left * (speeds.seconds_a_step(job.env) + 1e-4)
+        case Judging():
+            return START + left * A_POLICY
         case _:
             return START
 
@@ -97,7 +102,9 @@ def bytes_of(job: Job, speeds: Speeds) -> int:
     """The size of the job's folder on disk."""
     match job:
         case Training():
-            return CHECKPOINTS
+            schedule = job.schedule
+            kept = schedule.steps // schedule.checkpoint_every if schedule.keep == "all" else 1
+            return CHECKPOINTS * kept
         case OnlineAgent() | Batch():
             env = job.schedule.env if isinstance(job, OnlineAgent) else job.env
             data = speeds.dataset(env)

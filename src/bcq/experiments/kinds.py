@@ -2,27 +2,27 @@
 
 import hashlib
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from bcq.algorithms import ALGORITHMS, DDPGConfig, name_of
+from bcq.algorithms import DDPGConfig, name_of
 from bcq.algorithms.learning import AlgorithmConfig
 from bcq.collection.behaviour import behaviour_dataset, train_behaviour
 from bcq.collection.experts import Expert, bundled, find, keep_best, read_expert
 from bcq.collection.recipes import Recipe, collect_to, imitation, imperfect, random_batch
 from bcq.data.dataset import Dataset
 from bcq.data.saving import save
+from bcq.data.splits import HoldOut
 from bcq.experiments.jobs import Job, directory_name
 from bcq.experiments.measures import final_measures
 from bcq.runs.configuration import mean_return
-from bcq.runs.directory import Run, last_step
+from bcq.runs.directory import Run
 from bcq.runs.recording import train_run
 from bcq.runs.schedules import BehaviourSchedule, Schedule
 from bcq.simulation.batches import load
 from bcq.system.errors import InputError
-from bcq.system.files import Row, read_json, write_json
+from bcq.system.files import Row, write_json
 from bcq.tabular.illustrations import DISCOUNTS, counterexample
 from bcq.tabular.theorems import STATEMENTS, largest
 
@@ -187,6 +187,7 @@ class Training:
     config: AlgorithmConfig
     schedule: Schedule
     batch: Batch
+    hold_out: HoldOut | None = None  # episodes that it does not learn from
 
     @property
     def name(self) -> str:
@@ -210,20 +211,29 @@ class Training:
         return self.schedule.steps
 
     def as_json(self) -> Row:
-        """Every setting."""
+        """Every setting. What is not set is left out: older fingerprints stay the same."""
         return {
             "kind": "Training",
             "algorithm": name_of(self.config),
             "settings": asdict(self.config),
             "schedule": asdict(self.schedule),
             "batch": self.batch.as_json(),
+            **({} if self.hold_out is None else {"hold_out": asdict(self.hold_out)}),
         }
 
     def perform(self, folder: Path) -> None:
         """Trains, and compares the last policy and critics with the data in `measures.json`."""
         dataset = load(folder / directory_name(self.batch) / "batch.hdf5")
         directory = folder / directory_name(self)
-        run = train_run(directory, self.config, self.schedule, dataset, scaling="none", resume=True)
+        run = train_run(
+            directory,
+            self.config,
+            self.schedule,
+            dataset,
+            scaling="none",
+            hold_out=self.hold_out,
+            resume=True,
+        )
         measures = final_measures(run.policy(), dataset, seed=self.schedule.seed)
         write_json(directory / "measures.json", measures)
 
@@ -262,39 +272,3 @@ class Theory:
         }
         path = folder / directory_name(self) / "theory.json"
         write_json(path, found)
-
-
-def from_json(told: Row) -> Any:
-    """The inverse of `as_json`."""
-    match told["kind"]:
-        case "Behaviour":
-            return OnlineAgent(BehaviourSchedule(**told["schedule"]))
-        case "Experts":
-            return Experts(tuple(from_json(agent) for agent in told["agents"]), told["keep"])
-        case "Batch":
-            keys = ("recipe", "env", "transitions", "trial")
-            source = told["source"] and from_json(told["source"])
-            return Batch(**{key: told[key] for key in keys}, source=source)
-        case "Training":
-            settings = {
-                k: tuple(v) if isinstance(v, list) else v for k, v in told["settings"].items()
-            }
-            return Training(
-                ALGORITHMS[told["algorithm"]](**settings),
-                Schedule(**told["schedule"]),
-                from_json(told["batch"]),
-            )
-        case "Theory":
-            return Theory(told["seed"])
-        case kind:
-            raise ValueError(f"no job is of kind {kind!r}")
-
-
-def steps_done(job: Job, folder: Path) -> int:
-    """The number of steps that are done, according to its folder."""
-    directory = folder / directory_name(job)
-    if isinstance(job, Batch):
-        with suppress(InputError):  # not started, or just finished
-            return int(read_json(directory / "batch.hdf5.partial" / "progress.json")["rows"])
-        return 0
-    return last_step(directory / "metrics.jsonl")

@@ -137,7 +137,7 @@ def roles_of(job: Job) -> list[tuple[Training | OnlineAgent, str, str]]:
     An agent gets its roles from the jobs that need it: it can collect a batch and be a candidate.
     """
     match job:
-        case Training():
+        case Training() if job.hold_out is None:  # the others are recorded with their judgements
             return [(job, job.batch.recipe, "learner")]
         case Batch() if isinstance(job.source, OnlineAgent):
             return [(job.source, job.recipe, "agent")]

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TextIO
 
+from bcq.experiments.forms import steps_done
 from bcq.experiments.jobs import Job, directory_name, fingerprint, is_finished, with_needs
-from bcq.experiments.kinds import steps_done
 from bcq.system import interruption, progress
 from bcq.system.errors import InterruptionError
 from bcq.system.files import last_line, locked, make_directory, write_json

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bcq.experiments.forms import from_json
 from bcq.experiments.jobs import perform
-from bcq.experiments.kinds import from_json
 from bcq.runs.origin import use_compilation_cache
 from bcq.system import interruption
 from bcq.system.errors import BCQError, InterruptionError

@@ -1,6 +1,6 @@
 """Draws the figures of the paper from records."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -18,11 +18,16 @@ from bcq.system.files import make_directory, replacing
 
 def draw_all(records: Sequence[Record], folder: Path) -> list[Path]:
     """Every figure for which there are records, as PNG and PDF."""
-    make_directory(folder)
-    drawn = {name: draw(records) for name, draw in SIDE_BY_SIDE.items()}
+    drawn: dict[str, Figure | None] = {name: draw(records) for name, draw in SIDE_BY_SIDE.items()}
     for env in sorted({one.env for one in records}):
         here = [one for one in records if one.env == env]
         drawn |= {f"{name}-{env}": draw(here) for name, draw in ONE_BY_ONE.items()}
+    return save_all(drawn, folder)
+
+
+def save_all(drawn: Mapping[str, Figure | None], folder: Path) -> list[Path]:
+    """The figures that there are, in both formats."""
+    make_directory(folder)
     return [
         save(figure, folder / f"{name}.{ending}")
         for name, figure in drawn.items()

@@ -10,9 +10,17 @@ from bcq.runs.schedules import BehaviourSchedule, Schedule
 
 HOPPER, CHEETAH, WALKER = "Hopper-v5", "HalfCheetah-v5", "Walker2d-v5"
 PENDULUM, REACHER = "Pendulum-v1", "Reacher-v5"  # of supplement D.3
+CHOICES = ("CartPole-v1", "Acrobot-v1")  # environments whose actions are choices
 MUJOCO, TOYS = (HOPPER, CHEETAH, WALKER), (PENDULUM, REACHER)
 ExperimentName = Literal[
-    "theory", "extrapolation", "results", "values", "perturbation", "uncertainty", "random"
+    "theory",
+    "extrapolation",
+    "results",
+    "values",
+    "perturbation",
+    "uncertainty",
+    "random",
+    "judging",
 ]
 PresetName = Literal["smoke", "quick", "standard", "paper"]
 RECIPES = ("final-buffer", "concurrent", "imitation", "imperfect")
@@ -109,6 +117,19 @@ def alike(environments: Sequence[str], tasks: Sequence[str], plan: Plan) -> list
     return [replace(plan, env=env, task=task) for task in tasks for env in environments]
 
 
+def judged(
+    demonstrated: Sequence[str], choices: Sequence[str], *, rows: int, updates: int, trials: int
+) -> list[Plan]:
+    """Batches on which `bcq judge` is measured: imperfect demonstrations, and random actions."""
+    plan = Plan("", "", rows, updates, trials)
+    small = replace(plan, rows=min(rows, 20_000))
+    return [
+        *alike(demonstrated, ["imperfect"], plan),
+        *alike([PENDULUM], ["random"], small),
+        *alike(choices, ["imperfect"], small),
+    ]
+
+
 def smoke() -> Preset:
     """Every kind of job once, to test the machinery."""
     plan = Plan(HOPPER, "", rows=400, updates=100, trials=1)
@@ -123,6 +144,7 @@ def smoke() -> Preset:
             "perturbation": [imitation],
             "uncertainty": [imitation],
             "random": alike([PENDULUM], ["random"], plan),
+            "judging": judged([], CHOICES[:1], rows=6_000, updates=1_600, trials=1)[-1:],
         },
         evaluate_behaviour_every=200,
         evaluate_episodes=2,
@@ -154,6 +176,7 @@ def quick() -> Preset:
             "perturbation": [imitation],
             "uncertainty": [imitation],
             "random": alike(TOYS, ["random"], replace(plan, rows=5_000)),
+            "judging": judged([], CHOICES, rows=20_000, updates=4_800, trials=1),
         },
         evaluate_behaviour_every=1_000,
         perturbations=(0.0, 0.05, 0.5, 2.0),
@@ -195,6 +218,7 @@ def standard() -> Preset:
                 replace(last, env=PENDULUM, task="random", rows=5_000),
                 replace(last, env=REACHER, task="random", rows=5_000, updates=20_000),
             ],
+            "judging": judged(MUJOCO, CHOICES, rows=100_000, updates=8_000, trials=2),
         },
         perturbations=(0.05, 0.25, 1.0),
     )
@@ -218,6 +242,7 @@ def paper() -> Preset:
             "perturbation": imitation,
             "uncertainty": imitation[:1],
             "random": alike(TOYS, ["random"], replace(plan, rows=5_000)),
+            "judging": judged(MUJOCO, CHOICES, rows=100_000, updates=8_000, trials=5),
         },
         candidates=15,
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bcq.experiments.estimate import estimate
 from bcq.experiments.jobs import Job, fingerprint, is_finished, with_needs
+from bcq.experiments.judged import Judging
 from bcq.experiments.records import (
     Record,
     gather,
@@ -17,15 +18,16 @@ from bcq.experiments.records import (
 )
 from bcq.experiments.runner import LocalProcesses, run_jobs
 from bcq.experiments.worker import staying_on
-from bcq.paper import environment_of, experiments_of, figures, jobs_of, verdicts
+from bcq.paper import beyond_judging, environment_of, experiments_of, figures, jobs_of, verdicts
 from bcq.paper.judging import VERDICTS
 from bcq.paper.presets import PRESETS, ExperimentName, PresetName
 from bcq.paper.table import table
 from bcq.system.errors import BCQError, InputError, InterruptionError
-from bcq.system.files import Row, read_json, write_json, write_text
+from bcq.system.files import Row, as_json_lines, read_json, write_json, write_text
 from bcq.system.progress import duration
 
 OTHERS = "other-runs.jsonl"
+JUDGED, OTHER_JUDGED = "judging.jsonl", "other-judging.jsonl"
 
 
 def reproduce(
@@ -75,9 +77,26 @@ def write_results(experiments: Mapping[ExperimentName, list[Job]], out: Path) ->
     else:
         (out / OTHERS).unlink(missing_ok=True)  # all of them belong to this preset again
     write_records(records, out / "runs.jsonl")
+    write_judged(experiments.get("judging", ()), out)
     theory = theory_of(experiments["theory"], out / "jobs")
     if theory is not None:
         write_json(out / "theory.json", theory)
+
+
+def write_judged(jobs: Sequence[Job], out: Path) -> None:
+    """Writes the policies that were judged; those of other settings are kept beside."""
+    before = judged_in(out)
+    rows = beyond_judging.gather(jobs, out / "jobs", before)
+    own = {row["fingerprint"] for row in rows}
+    others = [row for row in before if row["fingerprint"] not in own]
+    for name, some in ((JUDGED, rows), (OTHER_JUDGED, others)):
+        if some or (out / name).exists():
+            write_text(out / name, as_json_lines(some))
+
+
+def judged_in(out: Path) -> list[Row]:
+    """Every recorded policy."""
+    return [row for name in (OTHER_JUDGED, JUDGED) for row in beyond_judging.read_rows(out / name)]
 
 
 def recorded_in(out: Path) -> list[Record]:
@@ -88,7 +107,9 @@ def recorded_in(out: Path) -> list[Record]:
 
 def unrecorded_in(out: Path, jobs: Sequence[Job]) -> list[Job]:
     """The jobs whose results are not recorded in the folder, and the jobs that they need."""
-    return with_needs(unrecorded(jobs, recorded_in(out), theory_in(out)))
+    judged = {row["fingerprint"] for row in judged_in(out)}
+    unjudged = [job for job in jobs if isinstance(job, Judging) and fingerprint(job) not in judged]
+    return with_needs([*unrecorded(jobs, recorded_in(out), theory_in(out)), *unjudged])
 
 
 def theory_in(out: Path) -> Row | None:
@@ -109,8 +130,16 @@ def read_results(out: Path) -> tuple[list[Record], Row | None]:
 
 
 def show(out: Path) -> None:
-    """Writes figures, table and claims, from `runs.jsonl` and `theory.json` only."""
+    """Writes figures, table and claims, from what was recorded only."""
     records, theory = read_results(out)
+    judged = beyond_judging.read_rows(out / JUDGED)
+    if judged:
+        text = beyond_judging.as_markdown(judged)
+        write_text(out / "judging.md", text)
+        figures.save_all({"judging": beyond_judging.draw(judged)}, out / "figures")
+        print(f"\n{text}\n{len(judged)} judged policies in {out / JUDGED}")
+        if not (records or theory):
+            return
     found = verdicts.judge_all(records, theory)
     write_text(out / "claims.md", verdicts.as_markdown(found))
     write_text(out / "table.md", table(records))

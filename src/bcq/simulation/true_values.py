@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcq.algorithms.learning import AlgorithmConfig, ValueFunction
+from bcq.data.bounds import TaskSpec
 from bcq.data.columns import Floats
 from bcq.data.dataset import Dataset
 from bcq.simulation.environments import (
@@ -19,11 +20,11 @@ from bcq.simulation.environments import (
     state_from_observation,
     time_limit_of,
 )
-from bcq.simulation.rollouts import RowNumbers, lockstep, remembering
+from bcq.simulation.rollouts import Act, RowNumbers, lockstep, remembering
 from bcq.system import interruption
 from bcq.system.errors import InputError
 from bcq.system.progress import Progress
-from bcq.system.seeds import Role, derive
+from bcq.system.seeds import Role, derive, reset_seed
 from bcq.training.policy import Policy
 
 PAIRS = 100  # state-action pairs of the batch whose true value is measured
@@ -200,6 +201,24 @@ def true_values(
     for env in environments:
         env.close()
     return truths, limited
+
+
+def values_from_start(
+    environment: str, task: TaskSpec, act: Act, *, discount: float, episodes: int, seed: int
+) -> Numbers:
+    """Discounted rewards of new episodes, without a time limit: what `bcq judge` estimates."""
+    environments = [make_for(environment, task, time_limit=False) for _ in range(episodes)]
+    observations = np.stack(
+        [env.reset(seed=reset_seed(seed, i))[0] for i, env in enumerate(environments)]
+    )
+    values = np.zeros(episodes)
+    steps = islice(lockstep(environments, observations, remembering(task, act)), HORIZON)
+    for time, step in enumerate(steps):
+        values[step.episodes] += discount**time * step.rewards
+        interruption.check()
+    for env in environments:
+        env.close()
+    return values
 
 
 def state_at(dataset: Dataset, environment: Environment, row: int) -> SimulatorState:

@@ -1,0 +1,278 @@
+"""Beyond the paper: how far can `bcq judge` be trusted? Its verdicts beside the simulator's.
+
+On each batch several algorithms learn without the episodes that they are judged by. Checkpoints of
+different lengths make good and bad policies. The truth is the mean discounted return of new
+episodes.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from scipy import stats
+
+from bcq.algorithms import (
+    BCConfig,
+    BCQConfig,
+    DDPGConfig,
+    DiscreteBCConfig,
+    DiscreteBCQConfig,
+    DiscreteDQNConfig,
+    DQNConfig,
+    VAEBCConfig,
+    name_of,
+)
+from bcq.algorithms.learning import AlgorithmConfig
+from bcq.data.splits import HoldOut
+from bcq.experiments.jobs import Job, directory_name, fingerprint, is_finished
+from bcq.experiments.judged import Judging, judged_in
+from bcq.experiments.kinds import Training
+from bcq.paper.claims import Claim
+from bcq.paper.drawing import panels
+from bcq.paper.presets import CHOICES, Plan, Preset
+from bcq.runs.schedules import Schedule
+from bcq.system.errors import InputError
+from bcq.system.files import Row, read_json
+
+ALGORITHMS: tuple[AlgorithmConfig, ...] = (
+    BCQConfig(),
+    VAEBCConfig(),
+    BCConfig(),
+    DDPGConfig(),
+    DQNConfig(),
+)
+OF_CHOICES: tuple[AlgorithmConfig, ...] = (
+    DiscreteBCQConfig(),
+    DiscreteBCConfig(),
+    DiscreteDQNConfig(),
+)
+HOLD_OUT = HoldOut(0.5)  # HalfCheetah's batch has only 100 episodes
+PARTS = (1, 4, 8, 16)  # sixteenths of the updates after which a checkpoint is judged
+CLAIMS: tuple[Claim, ...] = ()  # the paper says nothing about this
+COLOURS = {
+    "better": "#009e73",
+    "no worse": "#0072b2",
+    "cannot tell": "#777777",
+    "do not deploy": "#d55e00",
+}
+
+
+def jobs(preset: Preset) -> list[tuple[int, Job]]:
+    """Every algorithm on every batch; all batches of the first trial come first."""
+    return [
+        (trial, judging(preset, config, plan, trial))
+        for plan in preset.plans.get("judging", ())
+        for config in (OF_CHOICES if plan.env in CHOICES else ALGORITHMS)
+        for trial in range(plan.trials)
+    ]
+
+
+def judging(preset: Preset, config: AlgorithmConfig, plan: Plan, trial: int) -> Judging:
+    """A training that keeps its checkpoints, and the judgement on some of them."""
+    every = plan.updates // PARTS[-1]
+    schedule = Schedule(steps=plan.updates, seed=trial, checkpoint_every=every, keep="all")
+    training = Training(config, schedule, preset.batch(plan, trial), HOLD_OUT)
+    return Judging(training, tuple(every * part for part in PARTS))
+
+
+def gather(jobs: Iterable[Job], folder: Path, recorded: Sequence[Row]) -> list[Row]:
+    """One row per policy: from the folders of finished jobs, or recorded before."""
+    found = []
+    for job in jobs:
+        if isinstance(job, Judging):
+            told = fingerprint(job)
+            if is_finished(job, folder):
+                found += rows_of(job, folder)
+            else:
+                found += [row for row in recorded if row["fingerprint"] == told]
+    return found
+
+
+def rows_of(job: Judging, folder: Path) -> list[Row]:
+    """What a finished job found, with its settings and its origin."""
+    training, directory = job.training, folder / directory_name(job)
+    settings = training.as_json()
+    known = {
+        "fingerprint": fingerprint(job),
+        "env": training.batch.env,
+        "task": training.batch.recipe,
+        "trial": training.batch.trial,
+        "algorithm": name_of(training.config),
+        **{name: settings[name] for name in ("settings", "schedule", "hold_out")},
+        "made": read_json(directory / "done.json"),
+    }
+    return [{**known, **row} for row in judged_in(directory)]
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The recorded rows, or none."""
+    if not path.exists():
+        return []
+    try:
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        for row in rows:
+            Policy.of(row)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: is not a file of judgements: {error!r}") from error
+    return rows
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The numbers about one policy that its judge is judged by."""
+
+    batch: str
+    name: str
+    estimate: tuple[float, float, float]  # value, low, high
+    difference: tuple[float, float, float]  # to the behaviour
+    truth: float
+    behaviour: float  # true value
+    verdict: str
+    sound: bool
+
+    @classmethod
+    def of(cls, row: Row) -> "Policy":
+        """From a recorded row."""
+        judged = row["judgement"]
+        estimate, difference = (
+            tuple(judged[name][part] for part in ("value", "low", "high"))
+            for name in ("policy", "difference")
+        )
+        return cls(
+            batch=f"{row['env']}, {row['task']}, trial {row['trial']}",
+            name=f"{row['algorithm']} at {row['step']:,}",
+            estimate=estimate,
+            difference=difference,
+            truth=row["truth"]["mean"],
+            behaviour=row["behaviour"]["mean"],
+            verdict=judged["verdict"],
+            sound=not judged["objections"],
+        )
+
+    @property
+    def gain(self) -> float:
+        """How much better than the behaviour it is in truth."""
+        return self.truth - self.behaviour
+
+    @property
+    def wrongly_better(self) -> bool:
+        """Whether it was called better and is not."""
+        return self.verdict == "better" and self.gain <= 0
+
+
+def inside(interval: tuple[float, float, float], truth: float) -> bool:
+    """Whether the truth is in the interval."""
+    return interval[1] <= truth <= interval[2]
+
+
+def rank_correlation(policies: Sequence[Policy]) -> float:
+    """Spearman's, of estimated and true values."""
+    estimates, truths = [one.estimate[0] for one in policies], [one.truth for one in policies]
+    return float(stats.spearmanr(estimates, truths).statistic)
+
+
+def regret(policies: Sequence[Policy]) -> float:
+    """What the choice of `bcq judge` loses, as a share of the way from the worst to the best."""
+    chosen = max(policies, key=lambda one: (one.sound, one.estimate[0]))
+    truths = [one.truth for one in policies]
+    return float((max(truths) - chosen.truth) / (max(truths) - min(truths)))
+
+
+def by_batch(rows: Sequence[Row]) -> dict[str, list[Policy]]:
+    """The policies of each batch."""
+    found = defaultdict(list)
+    for policy in map(Policy.of, rows):
+        found[policy.batch].append(policy)
+    return dict(found)
+
+
+def as_markdown(rows: Sequence[Row]) -> str:
+    """A table of batches, the totals, and every verdict that was wrong."""
+    batches = by_batch(rows)
+    every = [one for policies in batches.values() for one in policies]
+    lines = [
+        "| batch | policies | rank correlation | regret at 1 | value in its interval "
+        '| difference in its interval | "better" | of these wrong |',
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, policies in batches.items():
+        better = [one for one in policies if one.verdict == "better"]
+        lines.append(
+            f"| {name} | {len(policies)} | {rank_correlation(policies):.2f} "
+            f"| {regret(policies):.0%} "
+            f"| {sum(inside(one.estimate, one.truth) for one in policies)} "
+            f"| {sum(inside(one.difference, one.gain) for one in policies)} "
+            f"| {len(better)} | {sum(one.wrongly_better for one in better)} |"
+        )
+    correlations = [rank_correlation(policies) for policies in batches.values()]
+    better = [one for one in every if one.verdict == "better"]
+    wrong = [one for one in every if one.wrongly_better]
+    values = sum(inside(one.estimate, one.truth) for one in every)
+    differences = sum(inside(one.difference, one.gain) for one in every)
+    lines += [
+        "",
+        f"- policies: {len(every)} on {len(batches)} batches",
+        f"- rank correlation, mean over batches: {np.mean(correlations):.2f}",
+        f"- value in its 95% interval: {share(values, len(every))}",
+        f"- difference in its 95% interval: {share(differences, len(every))}",
+        f'- "better" and wrong: {share(len(wrong), len(better))}',
+        "",
+        "Ranges in brackets are 95% intervals (Wilson's). They treat the policies of a batch as "
+        "independent, which they are not: they share episodes.",
+    ]
+    if wrong:
+        lines += ["", 'Called "better" and not better:', ""]
+        lines += [
+            f"- {one.batch}: {one.name}, difference {one.difference[0]:.4g} "
+            f"({one.difference[1]:.4g} to {one.difference[2]:.4g}), in truth {one.gain:.4g}"
+            for one in wrong
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def share(count: int, total: int) -> str:
+    """A share, with its interval."""
+    if not total:
+        return "0 of 0"
+    low, high = stats.binomtest(count, total).proportion_ci(method="wilson")
+    return f"{count} of {total}, {count / total:.1%} ({low:.1%} to {high:.1%})"
+
+
+def draw(rows: Sequence[Row]) -> Figure:
+    """Estimated against true values, one panel per batch."""
+    batches = by_batch(rows)
+    columns = min(3, len(batches))
+    figure, grid = panels(-(-len(batches) // columns), columns)
+    every = [axes for row in grid for axes in row]
+    for axes, (name, policies) in zip(every, batches.items(), strict=False):
+        for verdict, colour in COLOURS.items():
+            some = [one for one in policies if one.verdict == verdict]
+            if some:
+                estimates = np.array([one.estimate for one in some]).T
+                axes.errorbar(
+                    [one.truth for one in some],
+                    estimates[0],
+                    yerr=[estimates[0] - estimates[1], estimates[2] - estimates[0]],
+                    fmt="o",
+                    ms=3,
+                    lw=0.8,
+                    color=colour,
+                )
+        truths = [one.truth for one in policies]
+        axes.axline((truths[0], truths[0]), slope=1, color="black", lw=0.6)
+        axes.axvline(policies[0].behaviour, color="black", lw=0.6, ls=":")
+        axes.set_title(name, fontsize=7)
+        axes.set_xlabel("true value", fontsize=7)
+        axes.set_ylabel("estimated value", fontsize=7)
+    for axes in every[len(batches) :]:
+        axes.remove()
+    handles = [Line2D([], [], marker="o", ms=3, lw=0, color=c, label=v) for v, c in COLOURS.items()]
+    handles.append(Line2D([], [], ls=":", color="black", lw=0.6, label="behaviour, true value"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False, fontsize=7)
+    figure.suptitle("judged by logged episodes, and in the simulator", fontsize=9)
+    return figure
