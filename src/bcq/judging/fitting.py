@@ -5,6 +5,7 @@ plus the discounted value of the policy's own action at the next observation. Se
 at once, each from episodes drawn with replacement; their spread is the uncertainty of the value.
 """
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ CHUNK = 100  # updates in one call of compiled code
 LONGEST = 12  # periods; a fit that has not settled by then is reported as such
 LOOKS = 10  # at the estimate, in a period; the mean of a period is less noisy than one look
 SETTLED = 0.01  # largest change from one period to the next, as a share of the estimate
+AHEAD = 1 / (math.e - 1)  # what is left of the way, as a share of the last period's
 AMONG_FITS = 0.1  # or as a share of the standard deviation among the fits, if that is larger
 BLOCK = 20_000  # pairs that are valued in one call
 
@@ -201,7 +203,7 @@ class Fitted(NamedTuple):
     """Networks that have learned the values, and how they came to them."""
 
     fit: Fit
-    at_starts: NDArray[np.float64]  # (fits, episodes): values in the last period, on average
+    at_starts: NDArray[np.float64]  # (fits, episodes): where the values tend to
     curve: list[tuple[int, float]]  # updates, and the mean value at the starts
     settled: bool
 
@@ -231,7 +233,7 @@ def fit_values(
     fit = create(settings, inputs, outputs, creation)
     rate, limit = target_rate(discount, settings.period), LONGEST * settings.period
     curve: list[tuple[int, float]] = []
-    looks: deque[NDArray[np.float64]] = deque(maxlen=LOOKS)
+    looks: deque[NDArray[np.float64]] = deque(maxlen=2 * LOOKS)
     settled = False
     with Progress(what, limit, "update") as bar:
         for step in range(CHUNK, limit + 1, CHUNK):
@@ -245,7 +247,14 @@ def fit_values(
                 spread = float(looks[-1].mean(axis=1).std(ddof=1))
                 if settled := has_settled([value for _, value in curve], spread):
                     break
-    return Fitted(fit, np.mean(looks, axis=0), curve, settled)
+    values = limit_of(np.array(looks)).clip(float(steps.lowest), float(steps.highest))
+    return Fitted(fit, values, curve, settled)
+
+
+def limit_of(looks: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Where values tend to that covered 63% of what was left of their way in the last period."""
+    before, last = looks[-2 * LOOKS : -LOOKS].mean(axis=0), looks[-LOOKS:].mean(axis=0)
+    return np.asarray(last + (last - before) * AHEAD)
 
 
 def has_settled(curve: Sequence[float], spread: float) -> bool:
