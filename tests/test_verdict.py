@@ -221,6 +221,23 @@ def test_every_kept_checkpoint_is_a_candidate(tmp_path: Path, log: Any) -> None:
     assert discount_of([run]) == 0.99  # imitation has none
 
 
+def test_runs_that_differ_only_in_their_seed_tell_its_effect(tmp_path: Path, log: Any) -> None:
+    known = {"checkpoint_every": 100, "keep": "all"}
+    runs = [
+        trained(tmp_path / "a", log, None, steps=200, seed=0, **known),
+        trained(tmp_path / "b", log, None, steps=200, seed=1, **known),
+        trained(tmp_path / "c", log, None, steps=100, seed=2, **known),  # shorter
+    ]
+    candidates = candidates_of(runs)
+    ranking = [(one, judgement(value=10.0 + n)) for n, one in enumerate(candidates)]
+    assert module.over_seeds(ranking) == [[11.0, 13.0]]  # of each run its last checkpoint
+    told = Choice("all", 0.99, *ranking[0], 7, ranking, module.over_seeds(ranking))
+    line = "  2 runs that differ only in their seed: 11 to 13, standard deviation 1.41"
+    assert line in as_text(told).splitlines()
+    assert as_json(told)["over_seeds"] == [[11.0, 13.0]]
+    assert "differ only in their seed" not in as_text(choice(judgement(), judgement()))
+
+
 def test_no_run_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(["judge", str(tmp_path), "--data", "nowhere.hdf5"])

@@ -1,8 +1,9 @@
 """Runs and their kept checkpoints, judged by episodes that they did not learn from."""
 
 import time
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -125,6 +126,7 @@ class Choice:
     judgement: Judgement  # of the chosen one
     judged_by: int  # episodes
     ranking: list[tuple[Candidate, Judgement]]  # by other episodes, the best first; or empty
+    seeds: list[list[float]] = field(default_factory=list)  # see `over_seeds`
 
     @property
     def clear(self) -> bool:
@@ -157,4 +159,15 @@ def choose(
     chosen = ranking[0][0] if ranking else candidates[0]
     judgement = judge(chosen.policy(), episodes.judging, discount=discount, seed=seed)
     judged_by = len(episodes.judging.episodes)
-    return Choice(fit_on, discount, chosen, judgement, judged_by, ranking)
+    return Choice(fit_on, discount, chosen, judgement, judged_by, ranking, over_seeds(ranking))
+
+
+def over_seeds(ranking: Sequence[tuple[Candidate, Judgement]]) -> list[list[float]]:
+    """The values of runs that differ only in their seed, each at its last checkpoint."""
+    groups = defaultdict(list)
+    for candidate, judgement in ranking:
+        config = candidate.run.config
+        if candidate.step == candidate.run.checkpoint_step():
+            alike = config.algorithm, replace(config.schedule, seed=0)
+            groups[alike].append(judgement.values.policy.value)
+    return [values for values in groups.values() if len(values) > 1]

@@ -1,6 +1,9 @@
 """A judgement as text and as JSON."""
 
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from bcq.judging.candidates import Choice
 from bcq.judging.values import Estimate
@@ -19,7 +22,7 @@ def as_text(choice: Choice) -> str:
             for candidate, one in choice.ranking
         ]
         told = "the first is the best" if choice.clear else "the first two cannot be told apart"
-        lines += [f"  {told}", ""]
+        lines += [f"  {told}", *map(of_seeds, choice.seeds), ""]
     values, support = judgement.values, judgement.support
     lines += [
         f"{choice.chosen}: {judgement.verdict}",
@@ -60,6 +63,14 @@ def as_text(choice: Choice) -> str:
     return "\n".join(lines)
 
 
+def of_seeds(values: Sequence[float]) -> str:
+    """How much training with another seed changes the value."""
+    return (
+        f"  {len(values)} runs that differ only in their seed: {min(values):.5g} to "
+        f"{max(values):.5g}, standard deviation {np.std(values, ddof=1):.3g}"
+    )
+
+
 def words(estimate: Estimate) -> str:
     """A number with its interval."""
     return f"{estimate.value:.5g} ({estimate.low:.5g} to {estimate.high:.5g})"
@@ -74,6 +85,7 @@ def as_json(choice: Choice) -> dict[str, Any]:
         "discount": choice.discount,
         **numbers(choice.judgement),
         "clearly_best": choice.clear,
+        "over_seeds": choice.seeds,
         "candidates": [
             {"run": str(candidate.run.directory), "step": candidate.step, **numbers(one)}
             for candidate, one in choice.ranking
