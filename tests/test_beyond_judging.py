@@ -165,7 +165,7 @@ def test_the_measure_is_as_large_as_it_should_be() -> None:
     for job in jobs:
         assert isinstance(job, Judging)
         batches[job.training.batch] = batches.get(job.training.batch, 0) + job.length
-        assert job.checkpoints == (500, 2_000, 4_000, 8_000)
+        assert job.checkpoints == (300, 1_200, 2_400, 4_800)
     assert min(batches.values()) >= 12
     assert sum(batches.values()) >= 100
     environments = {batch.env.split("-")[0] for batch in batches}
@@ -184,12 +184,12 @@ def test_the_other_presets_are_smaller_or_larger() -> None:
         "smoke": [("CartPole", 6_000, 1_600, 1)],
         "quick": [(env, 20_000, 4_800, 1) for env in ("Pendulum", "CartPole", "Acrobot")],
         "standard": [
-            *((env, 100_000, 8_000, 2) for env in ("Hopper", "HalfCheetah", "Walker2d")),
-            *((env, 20_000, 8_000, 2) for env in ("Pendulum", "CartPole", "Acrobot")),
+            *((env, 100_000, 4_800, 2) for env in ("Hopper", "HalfCheetah", "Walker2d")),
+            *((env, 20_000, 4_800, 2) for env in ("Pendulum", "CartPole", "Acrobot")),
         ],
         "paper": [
-            *((env, 100_000, 8_000, 5) for env in ("Hopper", "HalfCheetah", "Walker2d")),
-            *((env, 20_000, 8_000, 5) for env in ("Pendulum", "CartPole", "Acrobot")),
+            *((env, 100_000, 4_800, 5) for env in ("Hopper", "HalfCheetah", "Walker2d")),
+            *((env, 20_000, 4_800, 5) for env in ("Pendulum", "CartPole", "Acrobot")),
         ],
     }
 

@@ -23,7 +23,7 @@ from bcq.system.files import Row, read_json, write_json
 from bcq.system.seeds import Role, derive, exploration
 from bcq.training.policy import Policy
 
-EPISODES = 100  # that a true value is the mean of
+EPISODES = 50  # that a true value is the mean of
 JUDGED = "judged.json"
 
 

@@ -218,7 +218,7 @@ def standard() -> Preset:
                 replace(last, env=PENDULUM, task="random", rows=5_000),
                 replace(last, env=REACHER, task="random", rows=5_000, updates=20_000),
             ],
-            "judging": judged(MUJOCO, CHOICES, rows=100_000, updates=8_000, trials=2),
+            "judging": judged(MUJOCO, CHOICES, rows=100_000, updates=4_800, trials=2),
         },
         perturbations=(0.05, 0.25, 1.0),
     )
@@ -242,7 +242,7 @@ def paper() -> Preset:
             "perturbation": imitation,
             "uncertainty": imitation[:1],
             "random": alike(TOYS, ["random"], replace(plan, rows=5_000)),
-            "judging": judged(MUJOCO, CHOICES, rows=100_000, updates=8_000, trials=5),
+            "judging": judged(MUJOCO, CHOICES, rows=100_000, updates=4_800, trials=5),
         },
         candidates=15,
     )
