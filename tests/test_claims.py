@@ -616,6 +616,15 @@ def bcq_with(phi: float, final: float, **changes: Any) -> Record:
     return record("imitation", "bcq", final, **made | changes)
 
 
+def test_a_claim_is_judged_by_the_runs_of_its_experiment_alone() -> None:
+    own = record("imitation", "bcq", 900.0, experiments=["values"])
+    other = record("imitation", "bcq", 100.0, experiments=["results", "uncertainty"])
+    for order in ([own, other], [other, own]):
+        assert list(Evidence(order, None).runs("values", "imitation", "bcq").values()) == [own]
+    with pytest.raises(NotEnoughError, match="runs of bcq on imitation"):
+        Evidence([own, other], None).runs("extrapolation", "imitation", "bcq")
+
+
 def test_a_line_of_bcq_is_that_of_its_usual_phi() -> None:
     usual = bcq_with(0.05, 1)
     for order in ([bcq_with(2.0, 5), usual], [usual, bcq_with(2.0, 5)]):

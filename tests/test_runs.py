@@ -364,7 +364,13 @@ def test_only_the_newest_checkpoint_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("keep", "steps"),
-    [(1, [400]), (2, [300, 400]), (3, [200, 300, 400]), (9, [100, 200, 300, 400])],
+    [
+        (1, [400]),
+        (2, [300, 400]),
+        (3, [200, 300, 400]),
+        (5, [100, 200, 300, 400]),  # one more than there are
+        (9, [100, 200, 300, 400]),
+    ],
 )
 def test_so_many_of_the_newest_checkpoints_are_kept(
     tmp_path: Path, keep: int, steps: list[int]
