@@ -26,7 +26,16 @@ from bcq.experiments.records import roles_of
 from bcq.judging import values
 from bcq.judging.fitting import FitSettings
 from bcq.paper import beyond_judging, jobs_of, reproduce
-from bcq.paper.beyond_judging import Policy, as_markdown, draw, inside, rank_correlation, regret
+from bcq.paper.beyond_judging import (
+    Policy,
+    as_chosen,
+    as_markdown,
+    by_value,
+    draw,
+    inside,
+    rank_correlation,
+    regret,
+)
 from bcq.paper.presets import PRESETS, PresetName
 from bcq.runs.configuration import LoggedBatch
 from bcq.runs.directory import Run
@@ -256,8 +265,17 @@ ROWS = [row(100, 7.0, 7.5), row(200, 8.0, 4.0), row(300, 3.0, 1.0), row(400, 6.0
 def test_policies_are_ranked_by_their_estimates() -> None:
     policies = [Policy.of(one) for one in ROWS]
     # ranks 3, 4, 1, 2 and 4, 2, 1, 3: 1 - 6 (1 + 4 + 0 + 1) / (4 * 15)
-    assert rank_correlation(policies) == pytest.approx(0.4)
-    assert rank_correlation(policies[::2]) == pytest.approx(1)
+    for order in (by_value, as_chosen):
+        assert rank_correlation(policies, order) == pytest.approx(0.4)
+        assert rank_correlation(policies[::2], order) == pytest.approx(1)
+
+
+def test_policies_with_objections_come_last() -> None:
+    unsound = row(200, 8.0, 0.5, objections=["the policy leaves the data"])
+    policies = [Policy.of(one) for one in [ROWS[0], unsound, *ROWS[2:]]]
+    assert rank_correlation(policies, as_chosen) == pytest.approx(1)
+    # by value ranks 3, 4, 1, 2 and 4, 1, 2, 3: 1 - 6 (1 + 9 + 1 + 1) / (4 * 15)
+    assert rank_correlation(policies, by_value) == pytest.approx(-0.2)
 
 
 def test_regret_is_what_the_choice_loses() -> None:
@@ -282,10 +300,11 @@ def test_better_is_wrong_if_the_policy_is_not_above_the_behaviour() -> None:
 def test_the_table_tells_every_failure() -> None:
     other = [{**one, "env": "Walker2d-v5"} for one in (ROWS[0], ROWS[2])]
     text = as_markdown([*ROWS, *other])
-    assert "| Hopper-v5, imperfect, trial 0 | 4 | 0.40 | 54% | 2 | 2 | 2 | 1 |" in text
-    assert "| Walker2d-v5, imperfect, trial 0 | 2 | 1.00 | 0% | 1 | 1 | 1 | 0 |" in text
+    assert "| Hopper-v5, imperfect, trial 0 | 4 | 0.40 | 0.40 | 54% | 2 | 2 | 2 | 1 |" in text
+    assert "| Walker2d-v5, imperfect, trial 0 | 2 | 1.00 | 1.00 | 0% | 1 | 1 | 1 | 0 |" in text
     assert "- policies: 6 on 2 batches" in text
-    assert "mean over batches: 0.70" in text
+    assert "mean over batches: 0.70 in the order of `bcq judge`" in text
+    assert "0.70 by value alone" in text
     assert "value in its 95% interval: 3 of 6, 50.0% (18.8% to 81.2%)" in text
     assert '"better" and wrong: 1 of 3, 33.3% (6.1% to 79.2%)' in text
     assert "bcq at 200, difference 3 (2 to 4), in truth -1" in text

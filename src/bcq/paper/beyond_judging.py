@@ -7,9 +7,10 @@ episodes.
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -170,15 +171,26 @@ def inside(interval: tuple[float, float, float], truth: float) -> bool:
     return interval[1] <= truth <= interval[2]
 
 
-def rank_correlation(policies: Sequence[Policy]) -> float:
-    """Spearman's, of estimated and true values."""
-    estimates, truths = [one.estimate[0] for one in policies], [one.truth for one in policies]
-    return float(stats.spearmanr(estimates, truths).statistic)
+def by_value(policy: Policy) -> Any:
+    """The order of the estimates alone."""
+    return policy.estimate[0]
+
+
+def as_chosen(policy: Policy) -> Any:
+    """The order in which `bcq judge` prefers policies: those without objections first."""
+    return policy.sound, policy.estimate[0]
+
+
+def rank_correlation(policies: Sequence[Policy], order: Callable[[Policy], Any]) -> float:
+    """Spearman's, of an order and of the true values."""
+    places = {one: place for place, one in enumerate(sorted(policies, key=order))}
+    truths = [one.truth for one in policies]
+    return float(stats.spearmanr([places[one] for one in policies], truths).statistic)
 
 
 def regret(policies: Sequence[Policy]) -> float:
     """What the choice of `bcq judge` loses, as a share of the way from the worst to the best."""
-    chosen = max(policies, key=lambda one: (one.sound, one.estimate[0]))
+    chosen = max(policies, key=as_chosen)
     truths = [one.truth for one in policies]
     return float((max(truths) - chosen.truth) / (max(truths) - min(truths)))
 
@@ -196,20 +208,23 @@ def as_markdown(rows: Sequence[Row]) -> str:
     batches = by_batch(rows)
     every = [one for policies in batches.values() for one in policies]
     lines = [
-        "| batch | policies | rank correlation | regret at 1 | value in its interval "
-        '| difference in its interval | "better" | of these wrong |',
-        "|---|---|---|---|---|---|---|---|",
+        "| batch | policies | rank correlation | by value alone | regret at 1 "
+        '| value in its interval | difference in its interval | "better" | of these wrong |',
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, policies in batches.items():
         better = [one for one in policies if one.verdict == "better"]
         lines.append(
-            f"| {name} | {len(policies)} | {rank_correlation(policies):.2f} "
-            f"| {regret(policies):.0%} "
+            f"| {name} | {len(policies)} | {rank_correlation(policies, as_chosen):.2f} "
+            f"| {rank_correlation(policies, by_value):.2f} | {regret(policies):.0%} "
             f"| {sum(inside(one.estimate, one.truth) for one in policies)} "
             f"| {sum(inside(one.difference, one.gain) for one in policies)} "
             f"| {len(better)} | {sum(one.wrongly_better for one in better)} |"
         )
-    correlations = [rank_correlation(policies) for policies in batches.values()]
+    correlations = [
+        np.mean([rank_correlation(policies, order) for policies in batches.values()])
+        for order in (as_chosen, by_value)
+    ]
     better = [one for one in every if one.verdict == "better"]
     wrong = [one for one in every if one.wrongly_better]
     values = sum(inside(one.estimate, one.truth) for one in every)
@@ -217,7 +232,8 @@ def as_markdown(rows: Sequence[Row]) -> str:
     lines += [
         "",
         f"- policies: {len(every)} on {len(batches)} batches",
-        f"- rank correlation, mean over batches: {np.mean(correlations):.2f}",
+        f"- rank correlation, mean over batches: {correlations[0]:.2f} in the order of `bcq judge` "
+        f"(policies without objections first), {correlations[1]:.2f} by value alone",
         f"- value in its 95% interval: {share(values, len(every))}",
         f"- difference in its 95% interval: {share(differences, len(every))}",
         f'- "better" and wrong: {share(len(wrong), len(better))}',
