@@ -77,17 +77,17 @@ def card_of(run: Run, dataset: Dataset | None, labels: Mapping[str, Sequence[str
         raise InputError(f"{run.directory}: learned online, not from a batch")
     if dataset is not None and dataset.fingerprint != batch.fingerprint:
         raise InputError(f"this is not the batch that {run.directory} was trained on")
-    stored, layout = config.as_json(), config.task.layout
-    columns = layout.labels or (dataset.layout.labels if dataset is not None else ())
+    stored, layout, size = config.as_json(), config.task.layout, config.task.observation_size
+    columns = layout.labels or labels.get("observations", ())
     return {
         "algorithm": config.algorithm_name,
         "settings": stored["settings"],
         "updates": run.checkpoint_step(),
         "seed": config.schedule.seed,
         "task": stored["task"],
-        "observation_columns": list(columns or labels.get("observations", ())) or "not known",
-        "action_columns": list(labels.get("actions", ())) or "not known",
-        "units": "those of the batch; it does not name them",
+        "observation_columns": list(columns) if len(columns) == size else None,
+        "action_columns": list(labels.get("actions", ())) or None,
+        "units": "those of the batch",
         "dataset": stored["dataset"],
         "trained_by": {"versions": stored["versions"], "commit": stored["commit"]},
         "exported_by": {"bcq": version("bcq"), "commit": commit()},

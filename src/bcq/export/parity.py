@@ -30,7 +30,7 @@ class Parity:
     ties: int  # rows left out: near-ties of the choice, which rounding decided otherwise
 
     def __str__(self) -> str:
-        ties = f"; {self.ties} near-ties of the choice left out" if self.ties else ""
+        ties = f"; near-ties of the choice, left out: {self.ties}" if self.ties else ""
         return (
             f"checked on {self.rows:,} states: it differs from the learner by at most "
             f"{self.largest:.1e} of the action range{ties}"
