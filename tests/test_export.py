@@ -1,6 +1,7 @@
 """Exported policies act like the learner, anywhere, and say what they are."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,8 +21,9 @@ import safetensors.numpy
 from bcq.algorithms import ALGORITHMS, CONTINUOUS, DISCRETE
 from bcq.algorithms.learning import Drawing
 from bcq.cli.application import main
-from bcq.data.bounds import ActionBounds
+from bcq.data.bounds import ActionBounds, TaskSpec
 from bcq.data.dataset import Dataset
+from bcq.data.layout import Layout, ObservationColumn, Past
 from bcq.data.saving import save
 from bcq.data.scaling import Scaling
 from bcq.export import exporting, files, graph, read_policy
@@ -392,6 +394,16 @@ def test_without_the_batch_the_card_says_so(tmp_path: Path) -> None:
     assert card["fallback"] == "[1.0, 5.0], the middle of the action range"
 
 
+def test_the_card_names_past_steps_and_no_columns_that_do_not_fit(tmp_path: Path) -> None:
+    run, dataset = make_run(tmp_path, "bc")
+    short = {"observations": ["a", "b"]}
+    assert exporting.card_of(run, dataset, short)["observation_columns"] is None
+    past = Layout((ObservationColumn("x"),), Past(1, 1, 2, ("u", "v")))
+    run.config = replace(run.config, task=replace(run.task, layout=past))
+    names = ["x", "x@-1", "u@-1", "v@-1"]
+    assert exporting.card_of(run, dataset, short)["observation_columns"] == names
+
+
 def test_the_states_of_the_check_are_those_of_the_batch_or_around_the_scaling() -> None:
     policy, dataset = policy_of("bc"), data_for(SMALL["bc"])
     assert (exporting.states_of(policy, dataset, 0) == dataset.observations).all()  # all 300
@@ -566,6 +578,29 @@ def test_nothing_but_an_onnx_file_loads_onnx() -> None:
     code = "import sys, bcq.cli.exporting; print([n for n in sys.modules if n[:4] == 'onnx'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_examples_in_python_of_the_documents_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = TaskSpec(2, ActionBounds(np.zeros(1), np.full(1, 6)))
+    learner = made_up(SMALL["bcq"], 2, 1, seed=0, scale=1.0)
+    config = replace(configuration(SMALL["bcq"]), task=task)
+    run = Run.create(tmp_path / "run", config)
+    run.save(30, learner)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("policy.onnx", "policy.safetensors"):
+        export_policy(run, Path(name))
+    text = (Path(__file__).parent.parent / "docs" / "deploy.md").read_text()
+    examples = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(examples) == 2
+    for example in examples:
+        exec(example, {})
+    printed = capsys.readouterr().out
+    assert "[ True False]" in printed
+    assert printed.count("[3.") == 2  # the middle of the range
+    assert printed.rstrip().endswith("bcq")
 
 
 def test_the_modes_are_the_two_that_the_documents_name() -> None:

@@ -29,7 +29,7 @@ HINTS = {
     "fix": "`bcq inspect --fix` does this",
     "hold_out": "use `bcq train --hold-out 0.2`, or --fit-on all",
     "judged_discount": "give one with --discount",
-    "onnx": "`pip install 'bcq[onnx]'` installs it; a .safetensors file needs only NumPy",
+    "onnx": "`pip install onnx onnxruntime` installs all it needs (the extra onnx)",
     "picture": "give it with --picture",
     "step_format": "give it with --step-format",
     "policy": "train one with `bcq experts train` and give its folder with --policy",
