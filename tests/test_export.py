@@ -76,7 +76,9 @@ def run_onnx(made: Content | Path, observations: Any, **inputs: Any) -> dict[str
 
 
 def states(rows: int = ROWS) -> np.ndarray:
-    return np.random.default_rng(7).normal(1, 3, (rows, 4)).astype(np.float32)
+    found = np.random.default_rng(7).normal(1, 3, (rows, 4)).astype(np.float32)
+    found[5::10] *= 15  # beyond the limit of scaled observations
+    return found
 
 
 def noise_drawn(learner: Any, rows: int, seed: int, step: int) -> Any:
@@ -490,6 +492,30 @@ def test_a_constant_dimension_stays_constant() -> None:
     assert compare(fixed, made, act, states(9)).largest <= TOLERANCE
 
 
+def test_rounding_does_not_lead_beyond_a_bound() -> None:
+    low, high = np.random.default_rng(0).uniform([0.1, 0.5], [0.4, 0.9], (100, 2)).T
+    tried = ActionBounds(low, high)
+    below = int(np.argmax(tried.centre - tried.half_width < tried.low))
+    above = int(np.argmax(tried.centre + tried.half_width > tried.high))
+    places = [below, above]
+    bounds = ActionBounds(low[places], high[places])
+    unclipped = bounds.centre + np.array([-1, 1]) * bounds.half_width
+    assert unclipped[0] < bounds.low[0]
+    assert unclipped[1] > bounds.high[1]
+    policy = policy_of("bc")
+    learner: Any = policy.learner
+    saturated = eqx.tree_at(
+        lambda one: one.actor.model.network.layers[-1].bias, learner, np.array([-99, 99], "f4")
+    )
+    extreme = Policy(saturated, replace(policy.task, bounds=bounds))
+    made = content("bc", policy=extreme)
+    for found in (
+        run_onnx(made, states(3))["action"],
+        read_policy.Policy(*parts(made)).act(states(3)),
+    ):
+        assert (found == [bounds.low[0], bounds.high[1]]).all()
+
+
 def test_the_command_writes_both_kinds_of_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -599,7 +625,7 @@ def test_the_examples_in_python_of_the_documents_run(
         exec(example, {})
     printed = capsys.readouterr().out
     assert "[ True False]" in printed
-    assert printed.count("[3.") == 2  # the middle of the range
+    assert printed.count("[3. ") == 2  # the middle of the range
     assert printed.rstrip().endswith("bcq")
 
 
