@@ -40,7 +40,7 @@ class Graph:
         self.constants[name] = np.asarray(value, None if isinstance(value, np.ndarray) else "f4")
         return name
 
-    def array(self, name: str) -> str:
+    def stored(self, name: str) -> str:
         """An array of the file, under its own name."""
         return self.constant(self.arrays[name], name)
 
@@ -49,7 +49,7 @@ class Graph:
         depth = sum(each.startswith(f"{name}.") for each in self.arrays) // 2
         for number in range(depth):
             inputs = self.add("Relu", inputs) if number else inputs
-            layer = (self.array(f"{name}.{number}.{part}") for part in ("weight", "bias"))
+            layer = (self.stored(f"{name}.{number}.{part}") for part in ("weight", "bias"))
             inputs = self.add("Gemm", inputs, *layer)
         return inputs
 
@@ -156,7 +156,7 @@ def model_of(content: Content) -> ModelProto:
         found = in_units(graph, kind(graph, states, noise))
         valid = graph.add("And", whole, graph.every(graph.finite(found)))
         column = graph.add("Unsqueeze", valid, np.array([1]))
-        action = graph.add("Where", column, found, graph.array("fallback"))
+        action = graph.add("Where", column, found, graph.stored("fallback"))
         out = helper.make_tensor_value_info(
             "action", TensorProto.FLOAT, ["rows", len(graph.arrays["fallback"])]
         )
@@ -177,16 +177,16 @@ def scaled(graph: Graph, observations: str) -> str:
     if "centre" not in graph.arrays:
         return observations
     limit = graph.acting["scaled_limit"]
-    distance = graph.add("Sub", observations, graph.array("centre"))
-    return graph.add("Clip", graph.add("Div", distance, graph.array("spread")), -limit, limit)
+    distance = graph.add("Sub", observations, graph.stored("centre"))
+    return graph.add("Clip", graph.add("Div", distance, graph.stored("spread")), -limit, limit)
 
 
 def in_units(graph: Graph, actions: str) -> str:
     """`ActionBounds.denormalise`."""
-    wide = graph.add("Mul", actions, graph.array("action_half_width"))
-    found = graph.add("Add", wide, graph.array("action_centre"))
-    found = graph.add("Max", found, graph.array("action_low"))
-    return graph.add("Min", found, graph.array("action_high"))
+    wide = graph.add("Mul", actions, graph.stored("action_half_width"))
+    found = graph.add("Add", wide, graph.stored("action_centre"))
+    found = graph.add("Max", found, graph.stored("action_low"))
+    return graph.add("Min", found, graph.stored("action_high"))
 
 
 def noise_of(graph: Graph) -> str:
@@ -195,15 +195,15 @@ def noise_of(graph: Graph) -> str:
         return "noise" if graph.acting["mode"] == "noise-input" else ""
     rows = graph.add("Shape", "observation", start=0, end=1)
     shape = graph.add("Concat", rows, np.array(graph.acting["noise_shape"]), axis=0)
-    return graph.add("Expand", graph.array("latents"), shape)
+    return graph.add("Expand", graph.stored("latents"), shape)
 
 
 def inside_of(graph: Graph) -> str:
     """Whether each observation is finite and within the range of the batch, if it is known."""
     within = graph.finite("observation")
     if "seen_low" in graph.arrays:
-        above = graph.add("GreaterOrEqual", "observation", graph.array("seen_low"))
-        below = graph.add("LessOrEqual", "observation", graph.array("seen_high"))
+        above = graph.add("GreaterOrEqual", "observation", graph.stored("seen_low"))
+        below = graph.add("LessOrEqual", "observation", graph.stored("seen_high"))
         within = graph.add("And", within, graph.add("And", above, below))
     return graph.every(within)
 
