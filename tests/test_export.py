@@ -609,7 +609,7 @@ def test_nothing_but_an_onnx_file_loads_onnx() -> None:
 def test_the_examples_in_python_of_the_documents_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    task = TaskSpec(2, ActionBounds(np.zeros(1), np.full(1, 6)))
+    task = TaskSpec(2, ActionBounds(np.array([0]), np.array([6])))
     learner = made_up(SMALL["bcq"], 2, 1, seed=0, scale=1.0)
     config = replace(configuration(SMALL["bcq"]), task=task)
     run = Run.create(tmp_path / "run", config)
