@@ -70,7 +70,7 @@ def compare(
         raise InputError("the policy's actions are not finite; has its training diverged?")
     found = np.asarray(act(observations, noise), np.float32).reshape(expected.shape)
     differences = shares_of_range(policy, found, expected)
-    differs = ~(differences <= TOLERANCE)
+    differs = differences > TOLERANCE
     ties = differs & np.asarray(margins(policy.models, *inputs) < ROUNDING)
     kept = differences[~ties]
     return Parity(len(observations), float(kept.max(initial=0.0)), int(ties.sum()))
