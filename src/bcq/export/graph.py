@@ -146,6 +146,7 @@ def model_of(content: Content) -> ModelProto:
     inputs = [helper.make_tensor_value_info("observation", TensorProto.FLOAT, ["rows", size])]
     finite = graph.finite("observation")
     whole = graph.every(finite)
+    # Zeros instead of NaN: runtimes differ in where they find the maximum of NaN.
     states = scaled(graph, graph.add("Where", finite, "observation", 0.0))
     kind = KINDS[graph.acting["kind"]]
     if names is None:
