@@ -26,7 +26,7 @@ STRATA = {
     "algorithms": ("algorithms/",),
     "data": ("data/",),
     "training": ("training/", "runs/"),
-    "simulation": ("simulation/", "judging/"),
+    "simulation": ("simulation/", "judging/", "export/"),
     "collection": ("collection/",),
     "experiments": ("experiments/", "paper/"),
     "tabular": ("tabular/",),

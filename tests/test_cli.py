@@ -326,6 +326,7 @@ def test_a_reader_that_leaves_early_is_no_error(arguments: tuple[str, ...]) -> N
                 "train",
                 "evaluate",
                 "judge",
+                "export",
                 "collect",
                 "experts",
                 "inspect",
@@ -353,6 +354,10 @@ def test_a_reader_that_leaves_early_is_no_error(arguments: tuple[str, ...]) -> N
         (("demo", "pendulum"), ["--out", "--steps", "--seed"]),
         (("evaluate",), ["--env", "--episodes", "--seed", "--json", "--quiet"]),
         (("judge",), ["--data", "--fit-on", "--discount", "--seed", "--json", "--columns"]),
+        (
+            ("export",),
+            ["--describe", "--data", "--columns", "--mode", "--fallback", "--seed", "--force"],
+        ),
         (("train", "bcq"), ["--data", "--out", "--resume", "--action-low", "--columns"]),
         (("train", "discrete-bcq"), ["--hold-out", "--hold-out-by", "--scaling", "--keep"]),
     ],

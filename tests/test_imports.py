@@ -14,7 +14,7 @@ ROOMS = (
     ("bcq.cli",),
     ("bcq.paper",),
     ("bcq.experiments",),
-    ("bcq.collection", "bcq.judging"),
+    ("bcq.collection", "bcq.export", "bcq.judging"),
     ("bcq.runs",),
     ("bcq.simulation",),
     ("bcq.training",),
@@ -74,7 +74,7 @@ def test_algorithms_know_nothing_of_environments_files_or_arguments() -> None:
 def test_messages_of_the_library_do_not_name_options_of_the_command_line() -> None:
     rooms = (
         *("bcq.runs", "bcq.training", "bcq.simulation", "bcq.collection", "bcq.judging"),
-        *("bcq.data", "bcq.system"),
+        *("bcq.data", "bcq.export", "bcq.system"),
     )
     for module, path in modules().items():
         texts = [

@@ -114,8 +114,17 @@ class BCQ(eqx.Module):
 
     def act(self, observations: Array, keys: Array) -> Array:
         """The best of n candidates by the first critic (Eq. 11)."""
-        shape = (self.config.num_acting_samples, self.vae.model.latent_size)
+        shape = self.noise_shape
         noise = jax.vmap(lambda key: jax.random.normal(key, shape))(keys)
+        return self.act_with(observations, noise)
+
+    @property
+    def noise_shape(self) -> tuple[int, ...]:
+        """Of the noise that acting draws in one state: n latents."""
+        return (self.config.num_acting_samples, self.vae.model.latent_size)
+
+    def act_with(self, observations: Array, noise: Array) -> Array:
+        """The action from standard normal noise, (batch, n, J)."""
         candidates, _ = propose(self.vae.model, self.perturbation.model, observations, noise)
         best = self.value(observations[:, None], candidates).argmax(axis=1)
         return jnp.take_along_axis(candidates, best[:, None, None], axis=1)[:, 0]

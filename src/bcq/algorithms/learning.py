@@ -54,6 +54,20 @@ class Choosing(Protocol):
         ...
 
 
+@runtime_checkable
+class Drawing(Protocol):
+    """A learner that acts from noise, so that the same noise gives the same action anywhere."""
+
+    @property
+    def noise_shape(self) -> tuple[int, ...]:
+        """Of the noise of one state."""
+        ...
+
+    def act_with(self, observations: Array, noise: Array) -> Array:
+        """Actions on the [-1, 1] scale from standard normal noise, one row a state."""
+        ...
+
+
 class Algorithm(Acting, Protocol):
     """A learner: an immutable pytree that an update turns into the next one."""
 

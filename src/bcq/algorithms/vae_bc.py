@@ -51,8 +51,17 @@ class VAEBC(eqx.Module):
 
     def act(self, observations: Array, keys: Array) -> Array:
         """One sample a state, its latent clipped."""
-        shape = (self.vae.model.latent_size,)
+        shape = self.noise_shape
         noise = jax.vmap(lambda key: jax.random.normal(key, shape))(keys)
+        return self.act_with(observations, noise)
+
+    @property
+    def noise_shape(self) -> tuple[int, ...]:
+        """Of the noise that acting draws in one state: one latent."""
+        return (self.vae.model.latent_size,)
+
+    def act_with(self, observations: Array, noise: Array) -> Array:
+        """The action from standard normal noise, (batch, J)."""
         return self.vae.model.generate(observations, noise)
 
     def update(self, batch: Minibatch, key: Array) -> tuple["VAEBC", Metrics]:

@@ -25,9 +25,11 @@ HINTS = {
     "columns": "use --columns ROLE=COLUMN",
     "discount": "`bcq train --discount` sets it",
     "env": "give it with --env",
+    "force": "add --force to overwrite it, or give another name",
     "fix": "`bcq inspect --fix` does this",
     "hold_out": "use `bcq train --hold-out 0.2`, or --fit-on all",
     "judged_discount": "give one with --discount",
+    "onnx": "`pip install onnx onnxruntime` installs all it needs (the extra onnx)",
     "picture": "give it with --picture",
     "step_format": "give it with --step-format",
     "policy": "train one with `bcq experts train` and give its folder with --policy",
@@ -48,6 +50,10 @@ VERBS = {
     "report": (
         "judging",
         "Judge a trained policy and write its report card, a page for those who decide.",
+    ),
+    "export": (
+        "exporting",
+        "Write a trained policy as one file that runs without this software.",
     ),
     "collect": ("collecting", "Collect a batch with a recipe of the paper."),
     "experts": ("collecting", "Train experts, or list the bundled ones."),

@@ -1,0 +1,1 @@
+"""Trained policies as single files that other software can run."""
