@@ -270,6 +270,16 @@ def test_policies_are_ranked_by_their_estimates() -> None:
         assert rank_correlation(policies[::2], order) == pytest.approx(1)
 
 
+def test_an_uncertain_estimate_is_not_preferred() -> None:
+    uncertain = row(200, 8.0, 4.0)
+    uncertain["judgement"]["policy"]["low"] = 0.0
+    policies = [Policy.of(one) for one in [ROWS[0], uncertain, *ROWS[2:]]]
+    assert regret(policies) == 0
+    # ranks 4, 1, 2, 3 and 4, 2, 1, 3: 1 - 6 (0 + 1 + 1 + 0) / (4 * 15)
+    assert rank_correlation(policies, as_chosen) == pytest.approx(0.8)
+    assert rank_correlation(policies, by_value) == pytest.approx(0.4)
+
+
 def test_policies_with_objections_come_last() -> None:
     unsound = row(200, 8.0, 0.5, objections=["the policy leaves the data"])
     policies = [Policy.of(one) for one in [ROWS[0], unsound, *ROWS[2:]]]

@@ -1,5 +1,6 @@
 """The rule of the verdict, what speaks for and against a policy, and choosing among several."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,28 @@ def test_the_best_is_clear_if_its_fits_are_above_those_of_the_second() -> None:
     assert choice(one).clear
     assert choice(one, judgement(value=11.0, fits=(10.0, 11.0, 12.0))).clear  # always 1 less
     assert not choice(one, judgement(value=11.0, fits=(13.0, 10.0, 10.0))).clear
+
+
+def test_the_preferred_policy_is_sound_and_surely_good() -> None:
+    sure, lucky = judgement(value=12.0), judgement(value=20.0)
+    wide = replace(lucky, values=replace(lucky.values, policy=Estimate(20.0, 5.0, 35.0)))
+    objected = judgement(value=30.0, meter=5.0)
+    ranked = sorted([objected, wide, sure], key=lambda one: one.preference, reverse=True)
+    assert ranked == [sure, wide, objected]
+
+
+def test_the_first_of_the_ranking_is_the_preferred_one(
+    tmp_path: Path, log: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = judgement(value=20.0)
+    wide = replace(wide, values=replace(wide.values, policy=Estimate(20.0, 5.0, 35.0)))
+    answers = iter([wide, judgement(value=12.0), judgement(value=1.0)])
+    monkeypatch.setattr(module, "judge", lambda *_, **__: next(answers))
+    run = trained(tmp_path / "run", log, HoldOut(0.4), steps=200, checkpoint_every=100, keep="all")
+    found = choose([run], log)
+    assert [candidate.step for candidate, _ in found.ranking] == [200, 100]
+    assert found.chosen.step == 200
+    assert found.judgement.values.policy.value == 1.0  # by other episodes
 
 
 def test_a_judgement_is_told_with_its_numbers() -> None:

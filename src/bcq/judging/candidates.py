@@ -155,7 +155,7 @@ def choose(
             progress.say(f"{candidate}: comparing it with the other candidates")
             judgement = judge(candidate.policy(), episodes.choosing, discount=discount, seed=seed)
             ranking.append((candidate, judgement))
-        ranking.sort(key=lambda one: (one[1].sound, one[1].values.policy.value), reverse=True)
+        ranking.sort(key=lambda one: one[1].preference, reverse=True)
     chosen = ranking[0][0] if ranking else candidates[0]
     judgement = judge(chosen.policy(), episodes.judging, discount=discount, seed=seed)
     judged_by = len(episodes.judging.episodes)

@@ -54,6 +54,14 @@ class Judgement:
         return not self.objections
 
     @property
+    def preference(self) -> tuple[bool, float]:
+        """The larger, the better: by the lower end of the interval, for what is surely reached.
+
+        The highest of several uncertain estimates is the luckiest one.
+        """
+        return self.sound, self.values.policy.low
+
+    @property
     def verdict(self) -> Verdict:
         """See `RULE`."""
         if not self.sound or self.values.difference.high < 0:

@@ -177,8 +177,8 @@ def by_value(policy: Policy) -> Any:
 
 
 def as_chosen(policy: Policy) -> Any:
-    """The order in which `bcq judge` prefers policies: those without objections first."""
-    return policy.sound, policy.estimate[0]
+    """The order of `bcq judge`: without objections first, by the lower ends of the intervals."""
+    return policy.sound, policy.estimate[1]
 
 
 def rank_correlation(policies: Sequence[Policy], order: Callable[[Policy], Any]) -> float:
@@ -233,7 +233,7 @@ def as_markdown(rows: Sequence[Row]) -> str:
         "",
         f"- policies: {len(every)} on {len(batches)} batches",
         f"- rank correlation, mean over batches: {correlations[0]:.2f} in the order of `bcq judge` "
-        f"(policies without objections first), {correlations[1]:.2f} by value alone",
+        f"(without objections first, by lower ends), {correlations[1]:.2f} by value alone",
         f"- value in its 95% interval: {share(values, len(every))}",
         f"- difference in its 95% interval: {share(differences, len(every))}",
         f'- "better" and wrong: {share(len(wrong), len(better))}',
@@ -289,6 +289,12 @@ def draw(rows: Sequence[Row]) -> Figure:
         axes.remove()
     handles = [Line2D([], [], marker="o", ms=3, lw=0, color=c, label=v) for v, c in COLOURS.items()]
     handles.append(Line2D([], [], ls=":", color="black", lw=0.6, label="behaviour, true value"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False, fontsize=7)
+    figure.legend(
+        handles=handles,
+        loc="outside lower center",
+        ncols=2 * columns - 1,
+        frameon=False,
+        fontsize=7,
+    )
     figure.suptitle("judged by logged episodes, and in the simulator", fontsize=9)
     return figure
