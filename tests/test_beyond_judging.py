@@ -373,6 +373,16 @@ def test_a_recorded_policy_is_not_judged_again(
     assert "2 on 1" in (out / "judging.md").read_text()
 
 
+def test_records_alone_are_enough_to_draw_and_count_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "judging.jsonl").write_text("".join(json.dumps(one) + "\n" for one in ROWS))
+    main(["reproduce", "--check", "--out", str(tmp_path)])
+    assert "4 judged policies" in capsys.readouterr().out
+    assert (tmp_path / "judging.md").read_text() == as_markdown(ROWS)
+    assert (tmp_path / "figures" / "judging.pdf").exists()
+
+
 def test_what_is_not_recorded_is_run_with_what_it_needs(tmp_path: Path) -> None:
     left = reproduce.unrecorded_in(tmp_path, [JOB])
     assert left == [TRAINING.batch, TRAINING, JOB]

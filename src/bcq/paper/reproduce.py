@@ -131,15 +131,11 @@ def read_results(out: Path) -> tuple[list[Record], Row | None]:
 
 def show(out: Path) -> None:
     """Writes figures, table and claims, from what was recorded only."""
-    records, theory = read_results(out)
-    judged = beyond_judging.read_rows(out / JUDGED)
-    if judged:
-        text = beyond_judging.as_markdown(judged)
-        write_text(out / "judging.md", text)
-        figures.save_all({"judging": beyond_judging.draw(judged)}, out / "figures")
-        print(f"\n{text}\n{len(judged)} judged policies in {out / JUDGED}")
-        if not (records or theory):
+    if judged := beyond_judging.read_rows(out / JUDGED):
+        show_judged(judged, out)
+        if not (recorded_in(out) or theory_in(out)):
             return
+    records, theory = read_results(out)
     found = verdicts.judge_all(records, theory)
     write_text(out / "claims.md", verdicts.as_markdown(found))
     write_text(out / "table.md", table(records))
@@ -148,6 +144,14 @@ def show(out: Path) -> None:
     counts = Counter(verdict.verdict for verdict in found)
     print(", ".join(f"{kind}: {counts[kind]}" for kind in VERDICTS))
     print(f"{len(records)} runs in {out / 'runs.jsonl'}; {len(pictures)} figures are next to it")
+
+
+def show_judged(judged: Sequence[Row], out: Path) -> None:
+    """Writes how often `bcq judge` was right, and its picture."""
+    text = beyond_judging.as_markdown(judged)
+    write_text(out / "judging.md", text)
+    figures.save_all({"judging": beyond_judging.draw(judged)}, out / "figures")
+    print(f"\n{text}\n{len(judged)} judged policies in {out / JUDGED}")
 
 
 def dry_run(
