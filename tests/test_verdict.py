@@ -164,7 +164,9 @@ def test_a_judgement_is_told_with_its_numbers() -> None:
         "time: fitted values 2.0 s, support 0.5 s",
     ):
         assert line in text.splitlines(), line
+    assert "  try it under supervision first" in text
     worse = judgement(meter=5.0, value=9.0)
+    assert "under supervision" not in as_text(choice(worse))
     several = as_text(choice(judgement(), worse))
     assert "  9 (8 to 10)                      do not deploy  runs/x at 100" in several
     assert "  because the policy leaves the data (meter 5.00)" in as_text(choice(worse))

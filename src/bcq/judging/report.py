@@ -11,6 +11,11 @@ from bcq.judging.verdict import RULE, Judgement
 
 FLATTERED = "warning: the policy learned from some of these episodes, which flatters it"
 
+CAUTION = (
+    "  try it under supervision first: on simulated tasks, fitted values of some policies were far "
+    "too high (docs/judging.md)"
+)
+
 
 def as_text(choice: Choice) -> str:
     """The verdict first, then what it rests on."""
@@ -27,6 +32,7 @@ def as_text(choice: Choice) -> str:
     lines += [
         f"{choice.chosen}: {judgement.verdict}",
         *(f"  because {objection}" for objection in judgement.objections),
+        *([CAUTION] if judgement.verdict == "better" else []),
         "",
         f"judged by {choice.judged_by} episodes ({choice.fit_on}), discount {choice.discount:g}",
         *([FLATTERED] if choice.fit_on == "all" else []),
