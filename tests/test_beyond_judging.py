@@ -216,6 +216,17 @@ def test_older_fingerprints_stay_as_they_were() -> None:
     assert TRAINING.as_json()["hold_out"] == {"share": 0.3, "by": "random"}
 
 
+def test_another_judge_is_another_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {json.dumps(JOB.as_json())}
+    monkeypatch.setattr(judged, "EPISODES", 4)
+    told.add(json.dumps(JOB.as_json()))
+    monkeypatch.setattr(judged, "VERSION", 9)
+    told.add(json.dumps(JOB.as_json()))
+    monkeypatch.setattr(judged, "FitSettings", partial(FitSettings, batch_size=7))
+    told.add(json.dumps(JOB.as_json()))
+    assert len(told) == 4
+
+
 def test_its_trainings_are_not_runs_of_the_paper() -> None:
     assert roles_of(TRAINING) == []
     assert len(roles_of(replace(TRAINING, hold_out=None))) == 1
@@ -292,6 +303,7 @@ def test_regret_is_what_the_choice_loses() -> None:
     assert regret([Policy.of(one) for one in ROWS]) == pytest.approx(3.5 / 6.5)
     unsound = row(200, 8.0, 4.0, objections=["the policy leaves the data"])
     assert regret([Policy.of(one) for one in [ROWS[0], unsound, *ROWS[2:]]]) == 0
+    assert regret([Policy.of(ROWS[0])]) == 0  # nothing to lose
 
 
 def test_an_interval_includes_its_ends() -> None:
@@ -371,6 +383,9 @@ def test_a_recorded_policy_is_not_judged_again(
     assert (out / "judging.jsonl").read_text() == before
     assert (out / "other-judging.jsonl").read_text() == other
     assert "2 on 1" in (out / "judging.md").read_text()
+    (out / "other-judging.jsonl").unlink()
+    assert reproduced(out) == []
+    assert not (out / "other-judging.jsonl").exists()
 
 
 def test_records_alone_are_enough_to_draw_and_count_again(

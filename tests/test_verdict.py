@@ -114,6 +114,9 @@ def choice(*judgements: Judgement) -> Choice:
     class Named:
         directory = Path("runs/x")
 
+        def checkpoint_step(self) -> int:
+            return -1  # later than all of these
+
     ranking = [(Candidate(Named(), 100 * n), one) for n, one in enumerate(judgements)]  # type: ignore[arg-type]
     chosen, first = ranking[0]
     return Choice("held-out", 0.99, chosen, first, 7, ranking if len(ranking) > 1 else [])
@@ -252,11 +255,12 @@ def test_runs_that_differ_only_in_their_seed_tell_its_effect(tmp_path: Path, log
         trained(tmp_path / "a", log, None, steps=200, seed=0, **known),
         trained(tmp_path / "b", log, None, steps=200, seed=1, **known),
         trained(tmp_path / "c", log, None, steps=100, seed=2, **known),  # shorter
+        trained(tmp_path / "d", log, HoldOut(0.4), steps=200, seed=3, **known),  # from fewer
     ]
     candidates = candidates_of(runs)
     ranking = [(one, judgement(value=10.0 + n)) for n, one in enumerate(candidates)]
-    assert module.over_seeds(ranking) == [[11.0, 13.0]]  # of each run its last checkpoint
-    told = Choice("all", 0.99, *ranking[0], 7, ranking, module.over_seeds(ranking))
+    told = Choice("all", 0.99, *ranking[0], 7, ranking)
+    assert told.over_seeds == [[11.0, 13.0]]  # of each run its last checkpoint
     line = "  2 runs that differ only in their seed: 11 to 13, standard deviation 1.41"
     assert line in as_text(told).splitlines()
     assert as_json(told)["over_seeds"] == [[11.0, 13.0]]

@@ -1,7 +1,7 @@
 """Policies judged by logged episodes, beside their true values in the simulator."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from bcq.data.dataset import Dataset
 from bcq.experiments.jobs import Job, directory_name
 from bcq.experiments.kinds import Training
 from bcq.judging.candidates import discount_of, judge
+from bcq.judging.fitting import FitSettings
 from bcq.judging.report import numbers
 from bcq.runs.directory import Run
 from bcq.simulation.batches import load
@@ -24,6 +25,7 @@ from bcq.system.seeds import Role, derive, exploration
 from bcq.training.policy import Policy
 
 EPISODES = 50  # that a true value is the mean of
+VERSION = 1  # raised when the judge gives different numbers for the same settings
 JUDGED = "judged.json"
 
 
@@ -50,11 +52,12 @@ class Judging:
         return len(self.checkpoints)
 
     def as_json(self) -> Row:
-        """The settings of the training, and which checkpoints are judged."""
+        """The settings of the training and of the judge, and which checkpoints are judged."""
         return {
             "kind": "Judging",
             "training": self.training.as_json(),
             "checkpoints": list(self.checkpoints),
+            "judge": {**asdict(FitSettings()), "episodes": EPISODES, "version": VERSION},
         }
 
     def perform(self, folder: Path) -> None:

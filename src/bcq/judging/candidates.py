@@ -3,7 +3,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -126,7 +126,6 @@ class Choice:
     judgement: Judgement  # of the chosen one
     judged_by: int  # episodes
     ranking: list[tuple[Candidate, Judgement]]  # by other episodes, the best first; or empty
-    seeds: list[list[float]] = field(default_factory=list)  # see `over_seeds`
 
     @property
     def clear(self) -> bool:
@@ -135,6 +134,17 @@ class Choice:
             return True
         first, second = (judgement.values for _, judgement in self.ranking[:2])
         return first.above(second).low > 0
+
+    @property
+    def over_seeds(self) -> list[list[float]]:
+        """The values of runs that differ only in their seed, each at its last checkpoint."""
+        groups = defaultdict(list)
+        for candidate, judgement in self.ranking:
+            if candidate.step == candidate.run.checkpoint_step():
+                config = candidate.run.config
+                alike = config.algorithm, replace(config.schedule, seed=0), config.dataset
+                groups[alike].append(judgement.values.policy.value)
+        return [values for values in groups.values() if len(values) > 1]
 
 
 def choose(
@@ -159,15 +169,4 @@ def choose(
     chosen = ranking[0][0] if ranking else candidates[0]
     judgement = judge(chosen.policy(), episodes.judging, discount=discount, seed=seed)
     judged_by = len(episodes.judging.episodes)
-    return Choice(fit_on, discount, chosen, judgement, judged_by, ranking, over_seeds(ranking))
-
-
-def over_seeds(ranking: Sequence[tuple[Candidate, Judgement]]) -> list[list[float]]:
-    """The values of runs that differ only in their seed, each at its last checkpoint."""
-    groups = defaultdict(list)
-    for candidate, judgement in ranking:
-        config = candidate.run.config
-        if candidate.step == candidate.run.checkpoint_step():
-            alike = config.algorithm, replace(config.schedule, seed=0)
-            groups[alike].append(judgement.values.policy.value)
-    return [values for values in groups.values() if len(values) > 1]
+    return Choice(fit_on, discount, chosen, judgement, judged_by, ranking)

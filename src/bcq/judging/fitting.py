@@ -39,7 +39,7 @@ class FitSettings:
 
     fits: int = 8  # each on other episodes; their spread gives the intervals
     period: int = 2_000  # updates in which an estimate covers 63% of its way (see `target_rate`)
-    batch_size: int = 128  # 256 gives the same estimates in twice the time
+    batch_size: int = 128
     learning_rate: float = 1e-3
     hidden_sizes: tuple[int, ...] = (128, 128)
 

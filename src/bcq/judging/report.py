@@ -27,7 +27,7 @@ def as_text(choice: Choice) -> str:
             for candidate, one in choice.ranking
         ]
         told = "the first is the best" if choice.clear else "the first two cannot be told apart"
-        lines += [f"  {told}", *map(of_seeds, choice.seeds), ""]
+        lines += [f"  {told}", *map(of_seeds, choice.over_seeds), ""]
     values, support = judgement.values, judgement.support
     lines += [
         f"{choice.chosen}: {judgement.verdict}",
@@ -91,7 +91,7 @@ def as_json(choice: Choice) -> dict[str, Any]:
         "discount": choice.discount,
         **numbers(choice.judgement),
         "clearly_best": choice.clear,
-        "over_seeds": choice.seeds,
+        "over_seeds": choice.over_seeds,
         "candidates": [
             {"run": str(candidate.run.directory), "step": candidate.step, **numbers(one)}
             for candidate, one in choice.ranking

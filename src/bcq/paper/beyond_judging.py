@@ -191,8 +191,8 @@ def rank_correlation(policies: Sequence[Policy], order: Callable[[Policy], Any])
 def regret(policies: Sequence[Policy]) -> float:
     """What the choice of `bcq judge` loses, as a share of the way from the worst to the best."""
     chosen = max(policies, key=as_chosen)
-    truths = [one.truth for one in policies]
-    return float((max(truths) - chosen.truth) / (max(truths) - min(truths)))
+    best, worst = (end(one.truth for one in policies) for end in (max, min))
+    return (best - chosen.truth) / (best - worst) if best > worst else 0.0
 
 
 def by_batch(rows: Sequence[Row]) -> dict[str, list[Policy]]:

@@ -90,8 +90,10 @@ def write_judged(jobs: Sequence[Job], out: Path) -> None:
     own = {row["fingerprint"] for row in rows}
     others = [row for row in before if row["fingerprint"] not in own]
     for name, some in ((JUDGED, rows), (OTHER_JUDGED, others)):
-        if some or (out / name).exists():
+        if some:
             write_text(out / name, as_json_lines(some))
+        else:
+            (out / name).unlink(missing_ok=True)
 
 
 def judged_in(out: Path) -> list[Row]:
