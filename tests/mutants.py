@@ -26,7 +26,7 @@ BC, VAE_BC = "algorithms/bc.py", "algorithms/vae_bc.py"
 THEOREMS, TABULAR_BATCH_TESTS = "test_theorems.py", "test_tabular_batch.py"
 WALK = "test_theory.py"
 ORACLE, SHARED, LOOP = "test_bcq.py", "test_learning.py", "test_training.py"
-BASELINES = "test_baselines.py"
+BASELINES, JUDGING = "test_baselines.py", "test_judging.py"
 DISCRETE_BCQ = "algorithms/discrete_bcq.py"
 CHOICES = ("test_discrete.py", "test_choosing.py", "test_choices.py")
 
@@ -2140,6 +2140,64 @@ MUTANTS = [
                 '.reshape(len(arrays["rewards"]), -1) - first',
                 "",
                 CHOICES[2],
+            ),
+        ]
+    ),
+    *(
+        Mutant(f"judging/{file}.py", old, new, tests)
+        for file, old, new, tests in [
+            ("fitting", "jnp.where(steps.terminated, 0.0, next_values)", "next_values", JUDGING),
+            (
+                "fitting",
+                "return jnp.clip(steps.rewards",
+                "return (lambda x, *_: x)(steps.rewards",
+                JUDGING,
+            ),
+            ("fitting", "1 / (period * (1 - discount))", "0.005", JUDGING),
+            ("fitting", "* AHEAD", "* 0", JUDGING),
+            (
+                "values",
+                "np.where(dataset.terminated[stops - 1], 0.0, discount**lengths)",
+                "discount**lengths",
+                JUDGING,
+            ),
+            ("values", "reached > low + NEAR_LIMIT", "False and low > low + NEAR_LIMIT", JUDGING),
+            (
+                "values",
+                ", float(np.median(dataset.rewards)) / (1 - discount))",
+                ", -np.inf)",
+                JUDGING,
+            ),
+            ("values", "of_policy - of_behaviour", "of_policy", JUDGING),
+            (
+                "importance",
+                "np.where(table.exists, table.of(ratios), 1.0)",
+                "table.of(ratios)",
+                JUDGING,
+            ),
+            (
+                "importance",
+                "before * table.of(state_values)",
+                "shares * table.of(state_values)",
+                JUDGING,
+            ),
+            (
+                "verdict",
+                "return self.sound, self.values",
+                "return True, self.values",
+                "test_verdict.py",
+            ),
+            (
+                "verdict",
+                "self.values.difference.low > 0",
+                "self.values.difference.value > 0",
+                "test_verdict.py",
+            ),
+            (
+                "candidates",
+                "numbers[start::2]) for start in (0, 1)",
+                "numbers[start::2]) for start in (0, 0)",
+                "test_verdict.py",
             ),
         ]
     ),

@@ -186,11 +186,26 @@ def test_what_follows_a_cut_end_is_part_of_the_behaviours_value() -> None:
 
 
 def test_values_at_the_limit_are_suspicious_unless_the_log_came_near() -> None:
-    values, returns = np.array([[10.0, 9.98], [9.99, 3.0]]), np.array([[2.0, 8.0]])
-    assert share_at_limit(values, returns, 0.0, 10.0) == 0.25  # more than 9.99
-    assert share_at_limit(values, returns + 1, 0.0, 10.0) == 0.25
-    assert share_at_limit(values, returns + 1.1, 0.0, 10.0) == 0
-    assert share_at_limit(-values, returns, -10.0, 10.0) == 0
+    values = np.array([[10.0, 9.98], [9.99, 3.0]])
+    assert share_at_limit(values, 8.0, 0.0, 10.0) == 0.25  # more than 9.99
+    assert share_at_limit(values, 9.0, 0.0, 10.0) == 0.25
+    assert share_at_limit(values, 9.1, 0.0, 10.0) == 0
+    assert share_at_limit(-values, 8.0, -10.0, 10.0) == 0
+
+
+@pytest.mark.parametrize(("usual", "near"), [(0.1, False), (1.0, True)])
+def test_the_log_comes_near_if_its_usual_reward_would_do(
+    monkeypatch: pytest.MonkeyPatch, usual: float, near: bool
+) -> None:
+    dataset = log_of(random_mdp(0), 20, seed=0, length=3)  # too short to reach the limit, 10
+    rewards = np.full(len(dataset), usual, np.float32)
+    rewards[::3] = 1.0
+    dataset = replace(dataset, rewards=rewards, terminated=dataset.terminated | dataset.truncated)
+    monkeypatch.setattr(fitting, "limit_of", lambda looks: looks[-1] + 1e6)
+    settings = FitSettings(period=100, fits=3, hidden_sizes=())
+    found = compare(table_policy(CHOSEN, dataset), dataset, discount=DISCOUNT, settings=settings)
+    assert found.policy.value == pytest.approx(10.0)
+    assert found.at_limit == (0.0 if near else 1.0)
 
 
 def test_an_interval_is_students() -> None:

@@ -243,6 +243,7 @@ def compare(
     of_policy = (shares * values).sum(axis=1)
     of_behaviour = (shares * returns).sum(axis=1)
     limits = float(steps.lowest) * log.unit, float(steps.highest) * log.unit
+    reached = max(float(returns.max()), float(np.median(dataset.rewards)) / (1 - discount))
     return Comparison(
         policy=Estimate.of(float(values.mean()), of_policy),
         behaviour=Estimate.of(float(returns.mean()), of_behaviour),
@@ -251,18 +252,20 @@ def compare(
         counts=counts,
         settled=fitted.settled,
         curve=[(step, log.unit * value) for step, value in fitted.curve],
-        at_limit=share_at_limit(values, returns, *limits),
+        at_limit=share_at_limit(values, reached, *limits),
         tail=tail,
         fitted=FittedPolicy(log, proposed, fitted),
     )
 
 
-def share_at_limit(values: Numbers, returns: Numbers, low: float, high: float) -> float:
+def share_at_limit(values: Numbers, reached: float, low: float, high: float) -> float:
     """The share of values at the largest possible one; fits that diverge are clipped there.
 
-    It is 0 if an episode of the log came near: then a good policy may be there, too.
+    It is 0 if what the log reached comes near: then a good policy may be there, too. The log
+    reached the return of its best episode, and what its median reward is worth if it is earned
+    for ever: if every step earns 1 until the end, a policy that avoids the end earns the most.
     """
-    if returns.max() > low + NEAR_LIMIT * (high - low):
+    if reached > low + NEAR_LIMIT * (high - low):
         return 0.0
     return float((values > high - AT_LIMIT * (high - low)).mean())
 
