@@ -206,6 +206,11 @@ def test_the_log_comes_near_if_its_usual_reward_would_do(
     found = compare(table_policy(CHOSEN, dataset), dataset, discount=DISCOUNT, settings=settings)
     assert found.policy.value == pytest.approx(10.0)
     assert found.at_limit == (0.0 if near else 1.0)
+    logged = [
+        oracle.discounted_return(rewards[slice(*span)].astype(float), DISCOUNT)
+        for span in dataset.episodes
+    ]
+    assert found.best_episode == pytest.approx(max(logged))
 
 
 def test_an_interval_is_students() -> None:

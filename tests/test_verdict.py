@@ -35,7 +35,7 @@ def judgement(
     **changes: Any,
 ) -> Judgement:
     """One with a difference in this interval."""
-    values: dict[str, Any] = {"settled": True, "at_limit": 0.0}
+    values: dict[str, Any] = {"settled": True, "at_limit": 0.0, "best_episode": 12.0}
     support: dict[str, Any] = {"reaction": 1.0, "draws": 0.0, "own_value": None}
     for name, change in changes.items():
         (values if name in values else support)[name] = change
@@ -61,7 +61,11 @@ def judgement(
     ("changes", "verdict"),
     [
         ({}, "better"),
+        ({"best_episode": 11.99}, "cannot tell"),
         ({"low": 0.0}, "no worse"),
+        ({"low": 0.0, "best_episode": 11.99}, "cannot tell"),
+        ({"low": -3.0, "high": -0.1, "best_episode": 11.99}, "do not deploy"),
+        ({"meter": 3.1, "best_episode": 11.99}, "do not deploy"),
         ({"low": -0.49}, "no worse"),
         ({"low": -0.5}, "cannot tell"),  # the margin is 5% of 10
         ({"low": -0.49, "behaviour": -10.0}, "no worse"),
@@ -157,7 +161,7 @@ def test_a_judgement_is_told_with_its_numbers() -> None:
     for line in (
         "judged by 7 episodes (held-out), discount 0.99",
         "value of the policy        12 (11 to 13)",
-        "value of the behaviour     10 (9 to 11)",
+        "value of the behaviour     10 (9 to 11), best episode 12",
         "difference                 2 (1 to 3)",
         "extrapolation meter        1 (1 is like the data)",
         "outside the logged range   25.0% of its actions (12.5% of the logged ones)",
@@ -173,6 +177,10 @@ def test_a_judgement_is_told_with_its_numbers() -> None:
     several = as_text(choice(judgement(), worse))
     assert "  9 (8 to 10)                      do not deploy  runs/x at 100" in several
     assert "  because the policy leaves the data (meter 5.00)" in as_text(choice(worse))
+    assert "  because the value of the policy, 12, is above" in as_text(
+        choice(judgement(best_episode=11.0))
+    )
+    assert as_json(choice(judgement()))["best_episode"] == 12.0
     told = as_json(choice(judgement(), worse))
     assert told["verdict"] == "better"
     assert told["difference"] == {"value": 2.0, "low": 1.0, "high": 3.0}

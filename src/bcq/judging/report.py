@@ -31,13 +31,14 @@ def as_text(choice: Choice) -> str:
     values, support = judgement.values, judgement.support
     lines += [
         f"{choice.chosen}: {judgement.verdict}",
-        *(f"  because {objection}" for objection in judgement.objections),
+        *(f"  because {reason}" for reason in judgement.reasons),
         *([CAUTION] if judgement.verdict == "better" else []),
         "",
         f"judged by {choice.judged_by} episodes ({choice.fit_on}), discount {choice.discount:g}",
         *([FLATTERED] if choice.fit_on == "all" else []),
         f"value of the policy        {words(values.policy)}",
-        f"value of the behaviour     {words(values.behaviour)}",
+        f"value of the behaviour     {words(values.behaviour)}, best episode "
+        f"{values.best_episode:.5g}",
         f"difference                 {words(values.difference)}",
         f"extrapolation meter        {support.meter.ratio:.3g} (1 is like the data)",
         f"outside the logged range   {support.meter.outside:.1%} of its actions "
@@ -106,6 +107,7 @@ def numbers(judgement: Judgement) -> dict[str, Any]:
         "verdict": judgement.verdict,
         "objections": judgement.objections,
         **{name: getattr(values, name)._asdict() for name in ("policy", "behaviour", "difference")},
+        "best_episode": values.best_episode,
         "settled": values.settled,
         "updates": values.curve[-1][0],
         "tail": values.tail,

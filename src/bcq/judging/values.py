@@ -60,6 +60,7 @@ class Comparison:
     difference: Estimate
     fits: Numbers  # (fits,): the policy's value by each
     counts: NDArray[np.int64]  # (fits, episodes): how often each learned from each episode
+    best_episode: float  # the largest discounted return of a logged episode
     settled: bool  # whether the fits came to an end
     curve: list[tuple[int, float]]  # updates of the fits, and their mean estimate
     at_limit: float  # share of the values at the largest that the rewards allow
@@ -243,13 +244,15 @@ def compare(
     of_policy = (shares * values).sum(axis=1)
     of_behaviour = (shares * returns).sum(axis=1)
     limits = float(steps.lowest) * log.unit, float(steps.highest) * log.unit
-    reached = max(float(returns.max()), float(np.median(dataset.rewards)) / (1 - discount))
+    best = float(returns.max())
+    reached = max(best, float(np.median(dataset.rewards)) / (1 - discount))
     return Comparison(
         policy=Estimate.of(float(values.mean()), of_policy),
         behaviour=Estimate.of(float(returns.mean()), of_behaviour),
         difference=Estimate.of(float(values.mean() - returns.mean()), of_policy - of_behaviour),
         fits=of_policy,
         counts=counts,
+        best_episode=best,
         settled=fitted.settled,
         curve=[(step, log.unit * value) for step, value in fitted.curve],
         at_limit=share_at_limit(values, reached, *limits),
