@@ -55,17 +55,18 @@ FORMATS = {
 CHAPTERS: dict[str, list[str]] = {
     "collect": [
         "collect random --env Pendulum-v1 --transitions 450 --seed 1 --out random.hdf5",
-        # One episode of updates each: after two, processors that round differently disagree.
+        # Few updates each: after many, processors that round differently disagree. An agent makes
+        # one at each step of whole episodes, which are shorter in Reacher.
         "collect final-buffer --env Pendulum-v1 --transitions 300 --random-steps 200 "
         "--out final.hdf5 --keep all",
         "collect concurrent --env Pendulum-v1 --transitions 300 --random-steps 200 "
         "--out concurrent.hdf5",
-        "experts train --env Pendulum-v1 --seeds 0,1 --keep 1 --steps 200 --out experts",
+        "experts train --env Reacher-v5 --seeds 0,1 --keep 1 --steps 50 --out experts",
         "experts list",
-        "collect imitation --env Pendulum-v1 --policy experts/kept/Pendulum-v1-0.safetensors "
-        "--transitions 300 --out imitation.hdf5",
-        "collect imperfect --env Pendulum-v1 --policy experts/kept/Pendulum-v1-0.safetensors "
-        "--transitions 300 --out imperfect.hdf5",
+        "collect imitation --env Reacher-v5 --policy experts/kept/Reacher-v5-0.safetensors "
+        "--transitions 120 --out imitation.hdf5",
+        "collect imperfect --env Reacher-v5 --policy experts/kept/Reacher-v5-0.safetensors "
+        "--transitions 120 --out imperfect.hdf5",
     ],
     "convert": [
         "convert random.hdf5 random-v0 --env Pendulum-v1",
