@@ -1408,7 +1408,7 @@ MUTANTS = [
         "test_reproduction.py",
     ),
     Mutant(
-        "paper/table.py",
+        "experiments/statistics.py",
         "ordered[cut : len(ordered) - cut]",
         "ordered[cut:]",
         "test_table.py",
