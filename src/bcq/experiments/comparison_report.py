@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from bcq.experiments.comparison import Section, Setting
 from bcq.experiments.records import LAST
@@ -50,7 +51,9 @@ def as_text(section: Section) -> str:
             conclusion(section),
         ]
     if section.waiting:
-        lines.append(f"{section.waiting} runs are not finished or not judged and do not count.")
+        lines.append(
+            f"not finished or not judged, so they do not count: {section.waiting} of the runs"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -110,20 +113,21 @@ def conclusion(section: Section) -> str:
 
 def draw(sections: Sequence[Section], path: Path) -> None:
     """Learning curves beside the numbers of the table; a row of panels for each section."""
-    heights = [max(2.6, 0.9 + 0.3 * len(section.ranked)) for section in sections]
-    figure = Figure(figsize=(10.0, sum(heights) + 0.2), dpi=150, layout="constrained")
+    heights = [max(2.4, 1.2 + 0.35 * len(section.ranked)) for section in sections]
+    widths = [1.0, 1.2] if any(section.env for section in sections) else [1.0]  # no curves: one
+    figure = Figure(figsize=(5.0 * len(widths), sum(heights)), dpi=150, layout="constrained")
     panels = figure.subplots(
-        len(sections), 2, squeeze=False, gridspec_kw={"height_ratios": heights}
+        len(sections), len(widths), squeeze=False, height_ratios=heights, width_ratios=widths
     )
-    for section, (left, right) in zip(sections, panels, strict=True):
+    for section, (*left, right) in zip(sections, panels, strict=True):
         colours = dict.fromkeys((one.label for one in section.ranked), GREY)
         colours |= dict(zip(colours, PALETTE, strict=False))
-        left.set_title(title(section).split(":")[0], fontsize=9, loc="left")
-        if section.env is None:
-            left.set_axis_off()
-        else:
-            draw_curves(section, colours, left)
         draw_scores(section, colours, right)
+        for axes in left:
+            if section.env is None:
+                axes.set_axis_off()
+            else:
+                draw_curves(section, colours, axes)
     with replacing(path) as temporary:
         figure.savefig(temporary, format="png")
 
@@ -136,6 +140,7 @@ def draw_curves(section: Section, colours: dict[str, str], axes: Axes) -> None:
         means = [interquartile_mean([np.mean(one[step]) for one in seeds]) for step in steps]
         axes.plot(steps, means, "-", lw=1.5, color=colours[setting.label])
     axes.set(xlabel="updates", ylabel="return (interquartile mean)")
+    axes.set_title(f"{section.source}, in {section.env}", fontsize=9, loc="left")
     if section.batch.mean_return is not None:
         axes.axhline(section.batch.mean_return, color=BATCH_COLOUR, lw=1, ls=":")
 
@@ -145,19 +150,26 @@ def draw_scores(section: Section, colours: dict[str, str], axes: Axes) -> None:
     shown = [score for one in section.ranked for score in one.scores]
     for place, setting in enumerate(section.ranked):
         colour, centre = colours[setting.label], setting.centre
-        axes.plot(setting.scores, [place] * len(setting.scores), ".", color=colour, alpha=0.6)
+        above = [place - 0.25] * len(setting.scores)
+        axes.plot(setting.scores, above, "o", ms=4, mew=0, color=colour, alpha=0.6)
         axes.plot(centre.value, place, "|", ms=14, mew=2.5, color=colour)
         interval = centre.interval()
         if np.isfinite(interval.low):
-            axes.plot(interval, [place, place], "-", lw=2, color=colour)
+            axes.plot(interval, [place, place], "-", lw=1.5, color=colour)
     if section.env is not None and section.batch.mean_return is not None:
         shown.append(section.batch.mean_return)
-        axes.axvline(section.batch.mean_return, color=BATCH_COLOUR, lw=1, ls=":", label="the batch")
-        axes.legend(frameon=False, fontsize=8, loc="lower right")
-    # Intervals of few seeds can be far wider than all that was seen; they are cut off.
-    room = max(np.ptp(shown), abs(shown[0]) * 1e-3, 1e-6)
+        axes.axvline(section.batch.mean_return, color=BATCH_COLOUR, lw=1, ls=":")
+    # An interval of few seeds can be far wider than all that was seen; it is cut off.
+    room = 0.5 * max(np.ptp(shown), 0.01 * abs(shown[0]), 1e-6)
     axes.set_xlim(min(shown) - room, max(shown) + room)
+    axes.set_ylim(len(section.ranked) - 0.5, -0.6)
     axes.set_yticks(range(len(section.ranked)), [one.label for one in section.ranked], fontsize=8)
-    axes.invert_yaxis()
-    what = "value by the judge" if section.env is None else f"return, last {LAST} evaluations"
-    axes.set_xlabel(f"{what}: seeds, interquartile mean, {LEVEL:.0%} interval")
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.set_xlabel(
+        f"{section.source}: value by the judge"
+        if section.env is None
+        else f"return, last {LAST} evaluations (dotted: the batch)"
+    )
+    axes.set_title(
+        f"dots: seeds; bar: interquartile mean; line: {LEVEL:.0%} interval", fontsize=8, loc="left"
+    )
