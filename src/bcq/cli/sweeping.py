@@ -83,7 +83,7 @@ class Sweep(Learning[Config]):
                 "warning: these runs cannot be ranked; give an environment with --env, or keep "
                 "episodes aside with --hold-out 0.2"
             )
-        print(f"{len(with_needs(jobs))} jobs, in {self.out / JOBS}")
+        progress.say(f"{len(with_needs(jobs))} jobs, in {self.out / JOBS}")
         outcome = run(jobs, self.out, ENGINES[self.engine](), sys.stdout)
         if plan.is_ranked and outcome.done:
             show(compare_in(self.out), self.out)
