@@ -270,21 +270,21 @@ def test_without_an_environment_policies_are_judged_by_episodes_kept_aside(
 
     monkeypatch.setattr(file_jobs, "judged", judged)
     write_log("a.csv")
-    sweep("--data", "a.csv", "--out", "s", "--seeds", "0..1", "--hold-out", "0.5")
+    sweep("--data", "a.csv", "--out", "s", "--seeds", "0..1", "--hold-out", "0.6")
     printed = capsys.readouterr().out
     assert [name[:4] for name in engine.started] == ["bc-a", "bc-a", "judg", "judg"]
-    assert asked == [(5, 0.99)] * 2
+    assert asked == [(6, 0.99)] * 2
     assert "a (190 transitions): values judged from logged episodes, discount 0.99" in printed
     assert "| bc | 2 | 1.5 (" in printed
     main(["compare", "s"])
     assert len(asked) == 2  # they are remembered
     # Runs of `bcq train` are judged when they are compared.
     for seed in ("0", "1"):
-        words = ["--data", "a.csv", "--hold-out", "0.5", "--seed", seed, "--out", f"run{seed}"]
+        words = ["--data", "a.csv", "--hold-out", "0.6", "--seed", seed, "--out", f"run{seed}"]
         main(["train", "bc", *TINY, *words])
     capsys.readouterr()
     main(["compare", "run0", "run1", "--data", "a.csv", "--discount", "0.5"])
-    assert asked[2:] == [(5, 0.5)] * 2
+    assert asked[2:] == [(6, 0.5)] * 2
     assert "discount 0.5" in capsys.readouterr().out
     assert Path("runs/comparison/comparison.png").exists()
     write_log("b.csv", seed=1)
