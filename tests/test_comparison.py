@@ -183,12 +183,30 @@ def test_a_setting_that_the_judge_objects_to_is_never_the_best(tmp_path: Path) -
 
     (section,) = compare(measure(find_runs([tmp_path]), judge_run))
     assert [one.label for one in section.ranked] == ["bcq", "bc"]
-    assert "Best: bcq" in as_text(section)
+    assert "No setting is named: bcq is the only one that the judge does not" in as_text(section)
     assert "| bc | 3 | 100 (99 to 101) | 100 to 100 | 0 | 3 |" in as_text(section)
     (section,) = compare(
         measure(find_runs([tmp_path]), lambda _: judgement(1.0, 1, "it leaves the data"))
     )
-    assert "No setting is named" in as_text(section)
+    assert "No setting is named: the judge objects to a policy of each" in as_text(section)
+
+
+def test_only_settings_without_objections_are_compared(tmp_path: Path) -> None:
+    judged_runs(tmp_path)
+    for seed in range(3):
+        config = settings(BCConfig(batch_size=7), seed=seed, env=None, hold_out=HoldOut(0.5))
+        made(tmp_path / f"c-{seed}", config)
+
+    def judge_run(run: Run) -> dict[str, Any]:
+        if run.algorithm.batch_size == 7:
+            return judgement(100.0, 1, "it leaves the data")
+        return judgement(50.0 if run.config.algorithm_name == "bc" else 1.0)
+
+    (section,) = compare(measure(find_runs([tmp_path]), judge_run))
+    assert section.best is not None
+    assert section.best.is_clear
+    assert "Best: bc batch_size=100, 50 (" in as_text(section)
+    assert "chosen among 2;" in as_text(section)
 
 
 def test_values_with_different_discounts_are_not_compared(tmp_path: Path) -> None:

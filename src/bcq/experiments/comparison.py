@@ -147,11 +147,16 @@ class Section:
         """The number of runs without a score."""
         return sum(len(one.runs) - len(one.scores) for one in self.settings)
 
+    @property
+    def eligible(self) -> list[Setting]:
+        """The ranked settings that the judge does not object to; they are the first ones."""
+        return [one for one in self.ranked if not one.objected]
+
     @cached_property
     def best(self) -> Best | None:
-        """The best of the ranked settings, if there is a choice; never one with objections."""
-        fit = [one.centre for one in self.ranked if not one.objected]
-        return best_of(fit) if len(self.ranked) > 1 and fit else None
+        """The best of the eligible settings, if there is a choice among them."""
+        fit = [one.centre for one in self.eligible]
+        return best_of(fit) if len(fit) > 1 else None
 
 
 def find_runs(paths: Sequence[Path]) -> list[Run]:

@@ -92,21 +92,26 @@ def as_words(interval: Interval) -> str:
 
 def conclusion(section: Section) -> str:
     """The best setting with its interval, or why none is named."""
-    best, ranked = section.best, section.ranked
-    if len(ranked) < 2:
+    best, eligible = section.best, section.eligible
+    if len(section.ranked) < 2:
         return "There is one setting, so there is nothing to choose."
-    if best is None:
+    if not eligible:
         return "No setting is named: the judge objects to a policy of each."
-    first = ranked[best.index]
+    if best is None:
+        return (
+            f"No setting is named: {eligible[0].label} is the only one that the judge does not "
+            "object to, so its number was not compared."
+        )
+    first = eligible[best.index]
     if not best.is_clear:
-        rivals = ", ".join(ranked[index].label for index in best.rivals)
+        rivals = ", ".join(eligible[index].label for index in best.rivals)
         return (
             f"The best cannot be told: {first.label} has the highest number, but cannot be told "
             f"apart from {rivals}. More seeds may help."
         )
     return (
         f"Best: {first.label}, {first.centre.value:.4g} ({LEVEL:.0%} interval "
-        f"{as_words(best.interval)}, widened because it was chosen among {len(ranked)}; the "
+        f"{as_words(best.interval)}, widened because it was chosen among {len(eligible)}; the "
         "number itself is still flattered by the choice)."
     )
 
