@@ -5,7 +5,6 @@ environment, by what `bcq judge` finds with the episodes that the runs kept asid
 """
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -305,8 +304,3 @@ def told_briefly(name: str, value: Any) -> str:
     if name == "hold_out" and value is not None:
         return f"{value['share']:g}"
     return words(value)
-
-
-def figure(number: float) -> str:
-    """A number as in the table."""
-    return "?" if math.isinf(number) else f"{number:.4g}"
