@@ -28,6 +28,7 @@ WALK = "test_theory.py"
 ORACLE, SHARED, LOOP = "test_bcq.py", "test_learning.py", "test_training.py"
 BASELINES, JUDGING = "test_baselines.py", "test_judging.py"
 DISCRETE_BCQ = "algorithms/discrete_bcq.py"
+STATISTICS, COMPARISON, SWEEPS = "test_statistics.py", "test_comparison.py", "test_sweeps.py"
 CHOICES = ("test_discrete.py", "test_choosing.py", "test_choices.py")
 
 MUTANTS = [
@@ -1408,7 +1409,7 @@ MUTANTS = [
         "test_reproduction.py",
     ),
     Mutant(
-        "paper/table.py",
+        "experiments/statistics.py",
         "ordered[cut : len(ordered) - cut]",
         "ordered[cut:]",
         "test_table.py",
@@ -2199,6 +2200,25 @@ MUTANTS = [
                 "numbers[start::2]) for start in (0, 0)",
                 "test_verdict.py",
             ),
+        ]
+    ),
+    # Sweeps and comparisons.
+    *(
+        Mutant(f"experiments/{file}.py", old, new, tests)
+        for file, old, new, tests in [
+            ("statistics", "(middle * (middle - 1))", "(count * (count - 1))", STATISTICS),
+            ("statistics", "float(own), middle - 1.0)", "float(own), count - 1.0)", STATISTICS),
+            ("statistics", "(1 - LEVEL) / max(1, count - 1)", "(1 - LEVEL)", STATISTICS),
+            ("statistics", ".interval(1 - (1 - LEVEL) / count)", ".interval()", STATISTICS),
+            ("comparison", "(means[1:] or means)[-LAST:]", "means[-LAST:]", COMPARISON),
+            ("comparison", "(not one.objected, one.centre", "(True, one.centre", COMPARISON),
+            ("comparison", "in self.ranked if not one.objected]", "in self.ranked]", COMPARISON),
+            ("comparison", "float(np.mean(widths)) / reach if widths else", "", COMPARISON),
+            ("file_jobs", '"scaling": self.scaling,', '"scaling": "auto",', SWEEPS),
+            ("file_jobs", '"content": self.content,', '"content": "",', SWEEPS),
+            ("file_jobs", "dataset.fingerprint != self.content", "False", SWEEPS),
+            ("file_jobs", "hold_out.divide(dataset)[1]", "hold_out.divide(dataset)[0]", SWEEPS),
+            ("sweeps", "if one.content == new.content:", "if False:", SWEEPS),
         ]
     ),
 ]

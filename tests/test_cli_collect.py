@@ -14,7 +14,7 @@ import safetensors.numpy
 import bcq
 from bcq.algorithms import DDPGConfig
 from bcq.cli.application import main
-from bcq.cli.collecting import parse_seeds
+from bcq.cli.verbs import parse_seeds
 from bcq.collection import agents, experts
 from bcq.collection import recipes as collection
 from bcq.collection.experts import find

@@ -30,6 +30,8 @@ NEEDED = {  # what a sentence about a verb may leave out
     "collect": ("random", "--env", "Pendulum-v1", "--out", "new.hdf5"),
     **{"inspect": ("log.csv",), "convert": ("log.csv", "new.hdf5"), "evaluate": ("run",)},
     "judge": ("run", "--data", "log.csv"),
+    "sweep": ("bcq", "--data", "log.csv", "--out", "folder"),
+    "compare": ("run",),
     "report": ("run", "--data", "log.csv", "--out", "card.html"),
 }
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bcq.experiments.statistics import interquartile_mean
 from bcq.paper import table as module
-from bcq.paper.table import interquartile_mean, interval, table
+from bcq.paper.table import interval, table
 from test_claims import as_in_the_paper
 
 

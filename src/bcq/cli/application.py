@@ -22,6 +22,7 @@ HINTS = {
     "action_low": "use --action-low and --action-high",
     "action_margin": "use --action-low and --action-high, or --action-margin 0.05",
     "card": "give one with --out",
+    "compared_data": "give the batch with --data",
     "columns": "use --columns ROLE=COLUMN",
     "discount": "`bcq train --discount` sets it",
     "env": "give it with --env",
@@ -33,12 +34,21 @@ HINTS = {
     "picture": "give it with --picture",
     "step_format": "give it with --step-format",
     "policy": "train one with `bcq experts train` and give its folder with --policy",
+    "ranking": "train with --env ID, or with --hold-out 0.2 if there is no environment",
     "scaling": "`bcq train --scaling standard` sets it",
     "resume": "add --resume to continue it, or give another folder with --out",
 }
 # The module of a verb is imported only if the verb is used: JAX and MuJoCo take seconds.
 VERBS = {
     "train": ("training", "Train a policy on a fixed batch of logged transitions."),
+    "sweep": (
+        "sweeping",
+        "Train with several settings and seeds on your files, and compare the results.",
+    ),
+    "compare": (
+        "sweeping",
+        "Compare trained policies: a table and a picture over seeds.",
+    ),
     "evaluate": (
         "training",
         "Measure a trained policy in an environment, without exploration noise.",

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from tyro.extras import SubcommandApp
 
-from bcq.cli.verbs import CONTINUES, Verb
+from bcq.cli.verbs import CONTINUES, Verb, parse_seeds
 from bcq.collection.experts import bundled, describe, find, read_expert, train_experts
 from bcq.collection.recipes import (
     collect_behaviour_to,
@@ -191,21 +191,6 @@ class ListExperts:
         """Prints one line per expert."""
         for path in bundled("*"):
             print(describe(read_expert(path)))
-
-
-def parse_seeds(text: str) -> list[int]:
-    """Parses seeds such as 0..14 or 0,2,5."""
-    try:
-        if ".." in text:
-            first, last = text.split("..")
-            seeds = list(range(int(first), int(last) + 1))
-        else:
-            seeds = [int(part) for part in text.split(",")]
-    except ValueError as error:
-        raise InputError(f"seeds: {text!r} is not like 0..14 or 0,2,5") from error
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise InputError(f"seeds: {text!r} contains no seed, or the same seed twice")
-    return seeds
 
 
 def recipes() -> SubcommandApp:

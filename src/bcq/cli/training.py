@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tyro.conf import Positional
 from tyro.extras import SubcommandApp
@@ -32,15 +32,9 @@ Config = TypeVar("Config", bound=AlgorithmConfig)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train(Verb, Generic[Config]):
-    """Train a policy on a fixed batch of logged transitions."""
+class Learning(Verb, Generic[Config]):
+    """How an algorithm learns from a batch."""
 
-    data: Path
-    """the batch: HDF5 in the layout of D4RL, npz, CSV, Parquet, a Minari folder or minari:NAME"""
-    out: Path | None = None
-    """run directory; if not given, runs/ALGORITHM-DATA-seedS"""
-    resume: bool = False
-    """resume an interrupted run; the result is the same as without the interruption"""
     scaling: ScalingChoice = "auto"
     """scale of observations and rewards while learning: standard (observations with mean 0 and
     standard deviation 1, rewards divided by their root mean square) or none (as logged);
@@ -54,9 +48,36 @@ class Train(Verb, Generic[Config]):
     schedule: Schedule = field(default_factory=Schedule)
     algorithm: Config
 
+    def kept_aside(self) -> HoldOut | None:
+        """The episodes that are kept aside, if any."""
+        return None if self.hold_out is None else HoldOut(self.hold_out, self.hold_out_by)
+
+    def read(self, data: Path) -> Dataset:
+        """Reads a batch and prints the warnings of the doctor."""
+        checked = open_batch(data, self.reading.options(self.schedule.env))
+        dataset = Dataset.from_checked(checked)
+        say_columns(checked.columns.names)
+        say_choices(dataset.task)
+        for finding in examine(checked, discount=self.algorithm.discount).findings:
+            if finding.severity == "warning":
+                progress.say(f"warning: {data}: {with_hint(finding)}")
+        return dataset
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(Learning[Config]):
+    """Train a policy on a fixed batch of logged transitions."""
+
+    data: Path
+    """the batch: HDF5 in the layout of D4RL, npz, CSV, Parquet, a Minari folder or minari:NAME"""
+    out: Path | None = None
+    """run directory; if not given, runs/ALGORITHM-DATA-seedS"""
+    resume: bool = False
+    """resume an interrupted run; the result is the same as without the interruption"""
+
     def __call__(self) -> None:
         """Trains and prints where the run is."""
-        dataset = self.dataset()
+        dataset = self.read(self.data)
         stem = beside(self.data).stem
         name = f"{name_of(self.algorithm)}-{stem}-seed{self.schedule.seed}"
         directory = self.out or Path("runs") / name
@@ -66,7 +87,7 @@ class Train(Verb, Generic[Config]):
             self.schedule,
             dataset,
             scaling=self.scaling,
-            hold_out=None if self.hold_out is None else HoldOut(self.hold_out, self.hold_out_by),
+            hold_out=self.kept_aside(),
             resume=self.resume,
         )
         if self.schedule.true_value_every is not None:
@@ -75,17 +96,6 @@ class Train(Verb, Generic[Config]):
             plots.value_curve(run, directory / "values.png")
             print(f"picture of the estimated and true values: {directory / 'values.png'}")
         print(f"trained for {run.checkpoint_step():,} updates; the run is in {directory}")
-
-    def dataset(self) -> Dataset:
-        """Reads the batch and prints the warnings of the doctor."""
-        checked = open_batch(self.data, self.reading.options(self.schedule.env))
-        dataset = Dataset.from_checked(checked)
-        say_columns(checked.columns.names)
-        say_choices(dataset.task)
-        for finding in examine(checked, discount=self.algorithm.discount).findings:
-            if finding.severity == "warning":
-                progress.say(f"warning: {self.data}: {with_hint(finding)}")
-        return dataset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,12 +187,12 @@ def as_text(figures: Mapping[str, object]) -> str:
     )
 
 
-def algorithms() -> SubcommandApp:
+def algorithms(verb: Any) -> SubcommandApp:
     """One subcommand per algorithm, with its settings."""
     app = SubcommandApp()
     for name, config in ALGORITHMS.items():
-        app.command(name=name, help=config.__doc__)(Train[config])  # type: ignore[valid-type]
+        app.command(name=name, help=config.__doc__)(verb[config])
     return app
 
 
-VERBS = {"train": algorithms(), "evaluate": Evaluate}
+VERBS = {"train": algorithms(Train), "evaluate": Evaluate}

@@ -15,6 +15,7 @@ from bcq.data.missing import MissingChoice
 from bcq.data.opening import Options
 from bcq.simulation.environments import make, registered_bounds
 from bcq.system import progress
+from bcq.system.errors import InputError
 
 CONTINUES = "finished work is kept; run the same command to continue"
 
@@ -112,3 +113,18 @@ def say_choices(task: TaskSpec) -> None:
 def beside(data: Path) -> Path:
     """A path for files about a batch: next to it, or in the current folder for minari:NAME."""
     return Path(data.name.removeprefix(PREFIX)) if str(data).startswith(PREFIX) else data
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Parses seeds such as 0..14 or 0,2,5."""
+    try:
+        if ".." in text:
+            first, last = text.split("..")
+            seeds = list(range(int(first), int(last) + 1))
+        else:
+            seeds = [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise InputError(f"seeds: {text!r} is not like 0..14 or 0,2,5") from error
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise InputError(f"seeds: {text!r} contains no seed, or the same seed twice")
+    return seeds

@@ -6,6 +6,7 @@ from typing import Any
 
 from bcq.algorithms import ALGORITHMS
 from bcq.data.splits import HoldOut
+from bcq.experiments.file_jobs import FILE_JOBS, file_job
 from bcq.experiments.jobs import Job, directory_name
 from bcq.experiments.judged import Judging, judged_in
 from bcq.experiments.kinds import Batch, Experts, OnlineAgent, Theory, Training
@@ -17,6 +18,11 @@ from bcq.system.files import Row, read_json
 
 def from_json(told: Row) -> Any:
     """The inverse of `as_json`."""
+    return file_job(told) if told["kind"] in FILE_JOBS else paper_job(told)
+
+
+def paper_job(told: Row) -> Any:
+    """A job of the paper's experiments."""
     match told["kind"]:
         case "Behaviour":
             return OnlineAgent(BehaviourSchedule(**told["schedule"]))

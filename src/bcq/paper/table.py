@@ -6,15 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from bcq.experiments.records import LAST, Record
+from bcq.experiments.statistics import interquartile_mean
 
 RESAMPLES = 1_000
-
-
-def interquartile_mean(returns: Sequence[float] | np.ndarray) -> float:
-    """The mean of the middle half."""
-    ordered = np.sort(returns)
-    cut = len(ordered) // 4
-    return float(ordered[cut : len(ordered) - cut].mean())
 
 
 def interval(trials: Sequence[np.ndarray], seed: int = 0) -> tuple[float, float]:
