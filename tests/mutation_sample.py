@@ -26,7 +26,7 @@ STRATA = {
     "algorithms": ("algorithms/",),
     "data": ("data/",),
     "training": ("training/", "runs/"),
-    "simulation": ("simulation/", "judging/", "export/"),
+    "simulation": ("simulation/", "judging/", "export/", "serving/"),
     "collection": ("collection/",),
     "experiments": ("experiments/", "paper/"),
     "tabular": ("tabular/",),

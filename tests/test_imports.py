@@ -13,7 +13,7 @@ ROOMS = (
     ("bcq",),  # __init__ and __main__
     ("bcq.cli",),
     ("bcq.paper",),
-    ("bcq.experiments",),
+    ("bcq.experiments", "bcq.serving"),
     ("bcq.collection", "bcq.export", "bcq.judging"),
     ("bcq.runs",),
     ("bcq.simulation",),
@@ -74,7 +74,7 @@ def test_algorithms_know_nothing_of_environments_files_or_arguments() -> None:
 def test_messages_of_the_library_do_not_name_options_of_the_command_line() -> None:
     rooms = (
         *("bcq.runs", "bcq.training", "bcq.simulation", "bcq.collection", "bcq.judging"),
-        *("bcq.data", "bcq.export", "bcq.system"),
+        *("bcq.data", "bcq.export", "bcq.serving", "bcq.system"),
     )
     for module, path in modules().items():
         texts = [

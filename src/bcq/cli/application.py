@@ -32,6 +32,7 @@ HINTS = {
     "judged_discount": "give one with --discount",
     "onnx": "`pip install onnx onnxruntime` installs all it needs (the extra onnx)",
     "picture": "give it with --picture",
+    "serve": "`pip install starlette uvicorn` installs all it needs (the extra serve)",
     "step_format": "give it with --step-format",
     "policy": "train one with `bcq experts train` and give its folder with --policy",
     "ranking": "train with --env ID, or with --hold-out 0.2 if there is no environment",
@@ -64,6 +65,10 @@ VERBS = {
     "export": (
         "exporting",
         "Write a trained policy as one file that runs without this software.",
+    ),
+    "serve": (
+        "serving",
+        "Answer requests for actions of an exported policy over HTTP.",
     ),
     "collect": ("collecting", "Collect a batch with a recipe of the paper."),
     "experts": ("collecting", "Train experts, or list the bundled ones."),

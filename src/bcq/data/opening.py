@@ -93,6 +93,8 @@ def locate(name: str | Path) -> Path:
     path = minari.folder_of(str(name)) if str(name).startswith(minari.PREFIX) else Path(name)
     if not path.exists():
         raise InputError(f"{path}: no such file")
+    if is_decision_log(path):
+        return path
     if path.is_dir():
         if not any((path / inner).is_file() for inner in ("metadata.json", "data/metadata.json")):
             raise InputError(
@@ -105,14 +107,22 @@ def locate(name: str | Path) -> Path:
     return path
 
 
+def is_decision_log(path: Path) -> bool:
+    """Whether a path is a log of decisions, which is a folder of Parquet files."""
+    return path.suffix == ".parquet" and path.is_dir()
+
+
 def open_batch(source: str | Path, options: Options) -> Checked:
     """Reads a file and checks it, with the bounds that `bcq.load` describes."""
     columns = read(source, options)
     require_layout(columns)
     require_one_past(columns, options)
     columns = replace(columns, lags=options.lags)
+    missing = options.missing
+    if missing == "refuse" and is_decision_log(Path(source)):
+        missing = "cut"  # the newest decisions of a log have no rewards yet
     if is_well_formed(columns):
-        columns = handle_missing(columns, options.missing)
+        columns = handle_missing(columns, missing)
     try:
         bounds = bounds_for(options, columns, SeenActions.of_arrays(columns.arrays))
     except InputError as error:

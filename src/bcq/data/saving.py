@@ -27,11 +27,11 @@ def convert(source: str | Path, target: str | Path, options: Options) -> Convert
     """Reads a batch and writes it.
 
     A table is converted to HDF5 in parts, so it can be larger than memory; not if missing cells
-    are to be filled or cut out, or if past steps are to be included.
+    are to be filled or cut out, or if past steps are to be included, and not a log of decisions.
     """
     require_new(target)
     path = locate(source)
-    whole = is_minari(target) or options.missing != "refuse" or options.lags > 0
+    whole = is_minari(target) or options.missing != "refuse" or options.lags > 0 or path.is_dir()
     if path.suffix in TABLES and not whole:
         from bcq.data.formats import tables  # noqa: PLC0415 - pyarrow takes a quarter of a second to import
 

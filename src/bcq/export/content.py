@@ -118,12 +118,15 @@ def content_of(
         **plan.constants,
         **({} if task.scaling is None else {"scaled_limit": LIMIT}),
     }
-    said = {
+    said: Card = {
+        "fallback_given": fallback is not None,
         "fallback": words_of_fallback(task, arrays["fallback"], given=fallback is not None),
         "inside": "true for every valid observation: the file was made without the batch"
         if dataset is None
         else "whether every number of the observation is within the range of the batch",
     }
+    if dataset is not None:
+        said["seen"] = {end: arrays[f"seen_{end}"].tolist() for end in ("low", "high")}
     return Content(arrays, {"format": FORMAT, **card, "acting": acting, **said})
 
 

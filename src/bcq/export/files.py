@@ -72,10 +72,7 @@ def actor_of(encoded: bytes, suffix: str) -> Actor:
     """Acting by the bytes of a file, as its users will."""
     if suffix == SAFETENSORS:
         return by_reader(encoded)
-    runtime = require_onnx("onnxruntime")
-    options = runtime.SessionOptions()
-    options.log_severity_level = QUIET
-    session = runtime.InferenceSession(encoded, options, providers=["CPUExecutionProvider"])
+    session = session_of(encoded)
 
     def act(
         observations: NDArray[np.float32], noise: NDArray[np.float32] | None
@@ -85,6 +82,15 @@ def actor_of(encoded: bytes, suffix: str) -> Actor:
         return found
 
     return act
+
+
+def session_of(encoded: bytes, threads: int = 0) -> Any:
+    """A session of onnxruntime; with 0 threads, it decides how many."""
+    runtime = require_onnx("onnxruntime")
+    options = runtime.SessionOptions()
+    options.log_severity_level = QUIET
+    options.intra_op_num_threads = threads
+    return runtime.InferenceSession(encoded, options, providers=["CPUExecutionProvider"])
 
 
 def by_reader(encoded: bytes) -> Actor:
@@ -112,13 +118,19 @@ def describe(path: Path) -> Card:
     if path.suffix not in SUFFIXES:
         raise InputError(f"{path}: is not {' or '.join(SUFFIXES)}")
     try:
-        card = json.loads(metadata_of(path)["card"])
-        if card["format"] != FORMAT:
-            raise InputError(f"{path}: does not have the format of this version ({FORMAT})")
+        return checked_card(metadata_of(path)["card"])
+    except InputError as error:
+        raise error.within(path) from error
     except (OSError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: has no card; it is not an exported policy") from error
-    found: Card = card
-    return found
+
+
+def checked_card(text: str) -> Card:
+    """A card of the format that this version knows."""
+    card: Card = json.loads(text)
+    if card["format"] != FORMAT:
+        raise InputError(f"does not have the format of this version ({FORMAT})")
+    return card
 
 
 def metadata_of(path: Path) -> dict[str, str]:

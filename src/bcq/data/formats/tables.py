@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bcq.data.actions import SeenActions
-from bcq.data.bounds import ActionBounds
+from bcq.data.bounds import ActionBounds, TaskSpec
 from bcq.data.checks import check
 from bcq.data.columns import (
     FLAGS,
@@ -39,6 +39,7 @@ from bcq.data.formats.arrow import (
     record_batches,
 )
 from bcq.data.formats.choices import names_of_choices, with_ordered_masks
+from bcq.data.formats.decisions import LogForm, combine
 from bcq.data.formats.dialect import Dialect
 from bcq.data.formats.mapping import Names
 from bcq.data.formats.order import (
@@ -77,6 +78,7 @@ class Log:
     findings: tuple[Finding, ...]
     categories: Categories = field(default_factory=dict)  # of text columns
     choices: tuple[str, ...] | None = None  # names of the actions, if they are text
+    task: TaskSpec | None = None  # as the table itself tells it
 
     def __len__(self) -> int:
         return len(self.cuts)
@@ -165,13 +167,17 @@ class Log:
         environment: str | None = None,
     ) -> Columns:
         """Arrays of this table with what is known about all of it."""
+        told = self.task
+        bounds = None if told is None or told.choices else told.bounds
         return Columns(
             self.source,
             arrays,
             Provenance(environment),
+            action_low=None if bounds is None else bounds.low,
+            action_high=None if bounds is None else bounds.high,
             rows=rows,
             names=self.names,
-            choices=self.choices,
+            choices=self.choices if told is None else told.choices,
             layout=layout_of(self.names, self.categories),
         )
 
@@ -223,14 +229,22 @@ def window_ends(log: Log) -> list[int]:
 def open_log(
     path: Path, names: Mapping[str, Sequence[str]], step_format: str | None = None
 ) -> Iterator[Log]:
-    """Opens a table and orders its rows; a CSV file is first copied to a temporary Parquet file."""
+    """Opens a table and orders its rows.
+
+    A CSV file or a log of decisions is first copied to a temporary Parquet file.
+    """
     with explain_read_errors(path), explain_temporary_disk_errors():
         temporary = TemporaryDirectory()
     with temporary as folder:
         with explain_read_errors(path):
-            parquet = path if path.suffix == ".parquet" else Path(folder) / "log.parquet"
-            dialect = Dialect()
-            if parquet != path:
+            copied = path.is_dir() or path.suffix != ".parquet"
+            parquet = Path(folder) / "log.parquet" if copied else path
+            dialect, form = Dialect(), None
+            if path.is_dir():
+                with explain_temporary_disk_errors():
+                    form = combine(path, parquet)
+                names = {**form.roles, **names}
+            elif copied:
                 texts = ["step"] if step_format is not None else []
                 dialect = as_parquet(path, parquet, names, texts)
             # Buffered, without prefetching: one page of a column is in memory at a time.
@@ -242,7 +256,15 @@ def open_log(
                 names = with_ordered_masks(names, choices)
                 log = put_in_order(str(path), file, names, parquet.stat().st_size, step_format)
                 categories = find_categories(file, log.names, dialect)
-            yield replace(log, categories=categories, choices=choices)
+            log = replace(log, categories=categories, choices=choices)
+            yield log if form is None else as_told(log, form)
+
+
+def as_told(log: Log, form: LogForm) -> Log:
+    """A log of decisions, with the categories, bounds and choices of its policy."""
+    pairs = zip(form.observations, form.columns, strict=True)
+    told = {name: column.categories for name, column in pairs if column.categories}
+    return replace(log, categories={**log.categories, **told}, task=form.task)
 
 
 def last_is_whole(cuts: NDArray[np.bool_]) -> bool:
