@@ -34,6 +34,8 @@ class Export(Verb):
     fallback: tuple[str, ...] | None = None
     """action for an observation that is not finite: its numbers, or the name of a choice; if not
     given, the middle of the range, or the number of no choice; the output `valid` is then false"""
+    verdict: Path | None = None
+    """what `bcq judge --json` said about this checkpoint, in a file; it goes on the card"""
     seed: int = 0
     """seed of the bank of latents and of the states of the check"""
     force: bool = False
@@ -63,6 +65,7 @@ class Export(Verb):
             labels=labels,
             mode=self.mode,
             fallback=self.fallback,
+            verdict=self.verdict,
             seed=self.seed,
             force=self.force,
         )

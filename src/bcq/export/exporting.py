@@ -16,9 +16,15 @@ from bcq.runs.configuration import LoggedBatch
 from bcq.runs.directory import Run
 from bcq.runs.origin import commit
 from bcq.system.errors import InputError, require_seed
+from bcq.system.files import read_json
 from bcq.training.policy import Policy
 
 CHECKED = 1_000  # states
+# What a card tells of a judgement.
+SAID = (
+    *("verdict", "objections", "policy", "behaviour", "difference"),
+    *("fit_on", "episodes", "discount"),
+)
 
 
 def export_policy(
@@ -29,6 +35,7 @@ def export_policy(
     labels: Mapping[str, Sequence[str]] | None = None,
     mode: Mode = "deterministic",
     fallback: Sequence[str | float] | None = None,
+    verdict: Path | None = None,
     seed: int = 0,
     force: bool = False,
 ) -> Parity:
@@ -37,11 +44,13 @@ def export_policy(
     The file is first compared with the learner, and not written if they differ. `dataset` is the
     batch that the run was trained on: its states are those of the comparison, and the file then
     knows their range. `labels` are the names of its columns. `fallback` is the action of an
-    observation that is not finite.
+    observation that is not finite. `verdict` is what a judge said about this checkpoint, in JSON.
     """
     require_place(path, force=force)
     require_seed(seed)
     card = card_of(run, dataset, labels or {})
+    if verdict is not None:
+        card["verdict"] = verdict_of(verdict, run)
     policy = run.policy()
     content = content_of(policy, card, mode=mode, fallback=fallback, dataset=dataset, seed=seed)
     encoded = encode(content, path.suffix)
@@ -92,6 +101,21 @@ def card_of(run: Run, dataset: Dataset | None, labels: Mapping[str, Sequence[str
         "trained_by": {"versions": stored["versions"], "commit": stored["commit"]},
         "exported_by": {"bcq": version("bcq"), "commit": commit()},
     }
+
+
+def verdict_of(path: Path, run: Run) -> Card:
+    """The verdict in a file, which must be about the newest checkpoint of the run."""
+    content = read_json(path)
+    try:
+        weights = content["chosen"]["sha256"]
+        said = {name: content[name] for name in SAID}
+    except (KeyError, TypeError) as error:
+        raise InputError(
+            f"{path}: is not what a judge says in JSON; judge the run again"
+        ) from error
+    if weights != run.checkpoints()[-1]["sha256"]:
+        raise InputError(f"{path}: is about another checkpoint than the one to export; judge it")
+    return said
 
 
 def as_text(card: Card) -> str:

@@ -85,8 +85,10 @@ def words(estimate: Estimate) -> str:
 
 def as_json(choice: Choice) -> dict[str, Any]:
     """Every number of a judgement."""
+    run, step = choice.chosen
+    weights = next(one["sha256"] for one in run.checkpoints() if one["step"] == step)
     return {
-        "chosen": {"run": str(choice.chosen.run.directory), "step": choice.chosen.step},
+        "chosen": {"run": str(run.directory), "step": step, "sha256": weights},
         "fit_on": choice.fit_on,
         "episodes": choice.judged_by,
         "discount": choice.discount,

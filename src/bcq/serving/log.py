@@ -134,10 +134,10 @@ class DecisionLog:
             **dict(zip(form.actions, numbers, strict=True)),
             **{column: bool(flag) for column, flag in zip(form.masks, mask, strict=True)},
             "propensity": 1.0,  # of choices: nothing is drawn
-            "valid": bool(acted.valid[row]),
-            "inside": bool(acted.inside[row]),
-            "decided_at": now,
-            "policy": self.policy.fingerprint,
+            "decision_valid": bool(acted.valid[row]),
+            "decision_inside": bool(acted.inside[row]),
+            "decision_time": now,
+            "decision_policy": self.policy.fingerprint,
         }
 
     def learn(self, outcomes: Sequence[Outcome]) -> None:

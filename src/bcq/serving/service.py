@@ -67,7 +67,9 @@ class Service:
             Exception: lambda *_: refusal("an error of the service; its log says more", 500),
         }
         guard = Middleware(Guard, service=self)
-        return Starlette(routes=routes, exception_handlers=handlers, middleware=[guard])
+        made = Starlette(routes=routes, exception_handlers=handlers, middleware=[guard])
+        made.router.redirect_slashes = False  # a path has one spelling
+        return made
 
     def refuses(self, path: str, headers: Headers) -> Response | None:
         """The answer to a request that may not be made at all."""

@@ -33,10 +33,8 @@ OUTCOME_SCHEMA = pa.schema(
         ("truncated", pa.bool_()),
     ]
 )
-OWN = (
-    *("decision", "decided_at", "policy", "episode", "step", "valid", "inside", "propensity"),
-    *OUTCOME_SCHEMA.names,
-)
+ABOUT = tuple(f"decision_{what}" for what in ("valid", "inside", "time", "policy"))
+OWN = ("episode", "step", "propensity", *ABOUT, *OUTCOME_SCHEMA.names)
 
 
 @dataclass(frozen=True)
@@ -82,9 +80,11 @@ class LogForm:
             *((name, pa.int64() if choices else pa.float32()) for name in self.actions),
             *((name, pa.bool_()) for name in self.masks),
             *([("propensity", pa.float64())] if choices else []),
-            *((name, pa.bool_()) for name in ("valid", "inside")),
-            ("decided_at", pa.timestamp("ms", "UTC")),
-            ("policy", pa.string()),
+            *zip(
+                ABOUT,
+                (pa.bool_(), pa.bool_(), pa.timestamp("ms", "UTC"), pa.string()),
+                strict=True,
+            ),
         ]
         return pa.schema(fields, {KEY: json.dumps(self.as_json()).encode()})
 
