@@ -44,6 +44,8 @@ bench: $(READY) $(PEERS)/ready
 	$(BIN)/python benchmarks/where.py
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/waiting.py --peers $(PEERS)/bin/python
+	$(BIN)/python benchmarks/acting.py --peers $(PEERS)/bin/python
+	$(BIN)/python benchmarks/serving.py
 	$(BIN)/python benchmarks/report.py
 
 format: $(READY)

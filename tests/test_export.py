@@ -380,8 +380,51 @@ def test_the_card_says_what_the_file_is(
     assert card["trained_by"] == {"versions": {"bcq": "0.1", "jax": "0.2"}, "commit": "c0ffee"}
     assert card["exported_by"].keys() == {"bcq", "commit"}
     assert card["acting"]["mode"] == "nothing is drawn"
-    assert card["fallback"] == "stay, as asked for"
+    assert (card["fallback_given"], card["fallback"]) == (True, "stay, as asked for")
+    low = np.minimum(dataset.observations.min(0), dataset.next_observations.min(0))
+    assert card["seen"]["low"] == low.tolist()
     assert card["checked"] == {"states": "of the batch", "rows": 300, "largest": 0.0, "ties": 0}
+
+
+def judged(run: Run, **changes: Any) -> dict[str, Any]:
+    """What `bcq judge --json` prints, as far as a card tells it."""
+    weights = run.checkpoints()[-1]["sha256"]
+    value = {"value": 1.0, "low": 0.5, "high": 1.5}
+    return {
+        "chosen": {"run": "elsewhere/run", "step": 30, "sha256": weights},
+        **{"verdict": "no worse", "objections": [], "fit_on": "held-out", "episodes": 12},
+        **{"policy": value, "behaviour": value, "difference": value, "discount": 0.99},
+        **{"seconds": {"fits": 3.0}, "candidates": []},
+    } | changes
+
+
+def test_a_verdict_about_this_checkpoint_goes_on_the_card(tmp_path: Path) -> None:
+    run, _ = make_run(tmp_path)
+    (tmp_path / "judged.json").write_text(json.dumps(judged(run)))
+    path = tmp_path / "policy.onnx"
+    main(["export", str(run.directory), str(path), "--verdict", str(tmp_path / "judged.json")])
+    verdict = describe(path)["verdict"]
+    assert verdict == {name: judged(run)[name] for name in exporting.SAID}
+    assert verdict["verdict"] == "no worse"
+    export_policy(run, path, force=True)
+    assert "verdict" not in describe(path)
+
+
+def test_a_verdict_about_something_else_is_refused(tmp_path: Path) -> None:
+    run, _ = make_run(tmp_path)
+    file, path = tmp_path / "judged.json", tmp_path / "policy.onnx"
+    command = (run.directory, path, "--verdict", file)
+    for content, words in (
+        (judged(run, chosen={"sha256": "0" * 64}), "is about another checkpoint"),
+        (judged(run, chosen=None), "is not what a judge says in JSON"),
+        ({"verdict": "better"}, "is not what a judge says in JSON"),
+        ([], "must contain a JSON object"),
+    ):
+        file.write_text(json.dumps(content))
+        refused(words, *command)
+    file.unlink()
+    refused("cannot be read as JSON", *command)
+    assert not path.exists()
 
 
 def test_without_the_batch_the_card_says_so(tmp_path: Path) -> None:
@@ -394,6 +437,8 @@ def test_without_the_batch_the_card_says_so(tmp_path: Path) -> None:
     assert card["acting"]["mode"] == "noise-input"
     assert card["acting"]["noise_shape"] == [10, 4]
     assert card["fallback"] == "[1.0, 5.0], the middle of the action range"
+    assert not card["fallback_given"]
+    assert "seen" not in card
 
 
 def test_the_card_names_past_steps_and_no_columns_that_do_not_fit(tmp_path: Path) -> None:

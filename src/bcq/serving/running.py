@@ -76,10 +76,12 @@ class Server(uvicorn.Server):
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket at an address of this machine."""
+    if not 0 <= port < 2**16:
+        raise InputError(f"port {port}: is not between 0 and {2**16 - 1}")
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=1024)
-    except (OSError, OverflowError, UnicodeError) as error:
+    except (OSError, UnicodeError) as error:
         words = getattr(error, "strerror", None) or error
         raise InputError(f"cannot listen at {host}, port {port}: {words}") from error
 
