@@ -33,6 +33,7 @@ NEEDED = {  # what a sentence about a verb may leave out
     "sweep": ("bcq", "--data", "log.csv", "--out", "folder"),
     "compare": ("run",),
     "report": ("run", "--data", "log.csv", "--out", "card.html"),
+    "serve": ("policy.onnx",),
 }
 
 

@@ -121,6 +121,9 @@ def choice(*judgements: Judgement) -> Choice:
         def checkpoint_step(self) -> int:
             return -1  # later than all of these
 
+        def checkpoints(self) -> list[dict[str, Any]]:
+            return [{"step": 100 * n, "sha256": f"weights {n}"} for n in range(9)]
+
     ranking = [(Candidate(Named(), 100 * n), one) for n, one in enumerate(judgements)]  # type: ignore[arg-type]
     chosen, first = ranking[0]
     return Choice("held-out", 0.99, chosen, first, 7, ranking if len(ranking) > 1 else [])
@@ -183,6 +186,7 @@ def test_a_judgement_is_told_with_its_numbers() -> None:
     assert as_json(choice(judgement()))["best_episode"] == 12.0
     told = as_json(choice(judgement(), worse))
     assert told["verdict"] == "better"
+    assert told["chosen"] == {"run": "runs/x", "step": 0, "sha256": "weights 0"}
     assert told["difference"] == {"value": 2.0, "low": 1.0, "high": 3.0}
     assert [one["verdict"] for one in told["candidates"]] == ["better", "do not deploy"]
 

@@ -91,7 +91,7 @@ class DecisionLog:
         return self.decisions.waiting + self.outcomes.waiting
 
     @property
-    def full(self) -> bool:
+    def overflows(self) -> bool:
         """Whether no more rows can wait."""
         return self.waiting >= MOST_WAITING
 

@@ -86,7 +86,7 @@ class Service:
     async def act(self, request: Request) -> Response:
         """The actions for one observation or many."""
         question = question_of(await body_of(request), self.policy)
-        if self.log is not None and self.log.full:
+        if self.log is not None and self.log.overflows:
             raise RequestError(f"the log cannot be written: {self.log.failure}", 503)
         start, rows = time.perf_counter(), question.observations
         if len(rows) <= FEW_ROWS:
@@ -129,7 +129,7 @@ class Service:
         outcomes = outcomes_of(await body_of(request))
         if self.log is None:
             raise RequestError("this service keeps no log", 409)
-        if self.log.full:
+        if self.log.overflows:
             raise RequestError(f"the log cannot be written: {self.log.failure}", 503)
         self.log.learn(outcomes)
         self.metrics.counts["outcomes"] += len(outcomes)
