@@ -29,6 +29,7 @@ ORACLE, SHARED, LOOP = "test_bcq.py", "test_learning.py", "test_training.py"
 BASELINES, JUDGING = "test_baselines.py", "test_judging.py"
 DISCRETE_BCQ = "algorithms/discrete_bcq.py"
 STATISTICS, COMPARISON, SWEEPS = "test_statistics.py", "test_comparison.py", "test_sweeps.py"
+SERVING = "test_serving.py"
 CHOICES = ("test_discrete.py", "test_choosing.py", "test_choices.py")
 
 MUTANTS = [
@@ -2220,6 +2221,138 @@ MUTANTS = [
             ("file_jobs", "hold_out.divide(dataset)[1]", "hold_out.divide(dataset)[0]", SWEEPS),
             ("sweeps", "if one.content == new.content:", "if False:", SWEEPS),
         ]
+    # The service: who may ask, what it refuses, slow clients, its log and how that is read.
+    Mutant(
+        "serving/service.py",
+        'if hmac.compare_digest(given, f"Bearer {self.token}".encode()):',
+        'if given.startswith(f"Bearer {self.token[:4]}".encode()):',
+        SERVING,
+    ),
+    Mutant(
+        "serving/service.py",
+        "if self.token is None or path in OPEN:",
+        "if self.token is None or path in PATHS:",
+        SERVING,
+    ),
+    Mutant("serving/service.py", "if self.local and host not in LOCAL:", "if False:", SERVING),
+    Mutant(
+        "serving/service.py",
+        'if request.headers.get("content-type", "").split(";")[0].strip() != "application/json":',
+        "if False:",
+        SERVING,
+    ),
+    Mutant(
+        "serving/service.py",
+        "if not acted.valid.all() and not self.policy.has_fallback:",
+        "if False:",
+        SERVING,
+    ),
+    Mutant(
+        "serving/service.py",
+        "async with asyncio.timeout(BODY_SECONDS):",
+        "async with asyncio.timeout(None):",
+        SERVING,
+    ),
+    Mutant(
+        "serving/service.py", "if size > LARGEST_BODY:", "if size > 100 * LARGEST_BODY:", SERVING
+    ),
+    Mutant(
+        "serving/running.py",
+        "self.timer = self.loop.call_later(PATIENCE, self.transport.abort)",
+        "pass",
+        SERVING,
+    ),
+    Mutant(
+        "serving/running.py",
+        "super().on_response_complete()\n        self.wait()",
+        "super().on_response_complete()",
+        SERVING,
+    ),
+    Mutant(
+        "serving/running.py",
+        "return interruption.requested() or await super().on_tick(counter)",
+        "return await super().on_tick(counter)",
+        SERVING,
+    ),
+    Mutant(
+        "serving/running.py",
+        "if self.log is not None and counter % FLUSH_TICKS == 0:",
+        "if False:",
+        SERVING,
+    ),
+    Mutant(
+        "serving/requests.py",
+        "json.loads(body, parse_constant=refuse_constant)",
+        "json.loads(body)",
+        SERVING,
+    ),
+    Mutant("serving/requests.py", "if len(rows) > MOST_ROWS:", "if False:", SERVING),
+    Mutant(
+        "serving/requests.py",
+        "return [name in permitted for name in choices]",
+        "return [True for name in choices]",
+        SERVING,
+    ),
+    Mutant(
+        "serving/log.py",
+        "pa.Table.from_batches([*self.written, batch])",
+        "pa.Table.from_batches([batch])",
+        SERVING,
+    ),
+    Mutant("serving/log.py", "self.new = rows + self.new", "pass", SERVING),
+    Mutant(
+        "serving/log.py",
+        '"episode": question.episodes[row] or name,',
+        '"episode": question.episodes[row] or "none",',
+        SERVING,
+    ),
+    Mutant(
+        "serving/log.py",
+        "self.number = max(last, default=0) + 1",
+        "self.number = max(last, default=1)",
+        SERVING,
+    ),
+    Mutant(
+        "serving/log.py",
+        "if found is not None and found.as_json() != policy.log_form.as_json():",
+        "if False:",
+        SERVING,
+    ),
+    Mutant("serving/log.py", 'f"{time.time_ns() // 1_000_000:x}"', '"a"', SERVING),
+    Mutant(
+        "serving/policy.py",
+        "actions[~valid] = policy.fallback.astype(actions.dtype)",
+        "pass",
+        SERVING,
+    ),
+    Mutant(
+        "data/formats/decisions.py",
+        'aggregate([("row", "max")])["row_max"]',
+        'aggregate([("row", "min")])["row_min"]',
+        SERVING,
+    ),
+    Mutant("data/formats/decisions.py", "tuple(map(escape, columns))", "tuple(columns)", SERVING),
+    Mutant(
+        "data/formats/decisions.py",
+        'if not unknown or name != "step"]',
+        'if name != "step"]',
+        SERVING,
+    ),
+    Mutant(
+        "data/formats/tables.py",
+        "choices=self.choices if told is None else told.choices,",
+        "choices=self.choices,",
+        SERVING,
+    ),
+    Mutant(
+        "data/formats/tables.py", "categories={**log.categories, **told}, task", "task", SERVING
+    ),
+    Mutant("data/opening.py", 'missing = "cut"  #', 'missing = "refuse"  #', SERVING),
+    Mutant(
+        "export/exporting.py",
+        'if weights != run.checkpoints()[-1]["sha256"]:',
+        "if False:",
+        "test_export.py",
     ),
 ]
 
