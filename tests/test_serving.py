@@ -550,7 +550,9 @@ def test_the_newest_outcome_counts_and_others_wait(tmp_path: Path) -> None:
     policy, folder = a_policy(task), tmp_path / "log.parquet"
     with opened(folder, policy) as log:
         named = [log.add(*row_of(policy, observation=[i], episode="e"))[0] for i in range(5)]
-        alone = log.add(*row_of(policy, observation=[9]))[0]  # an episode of its own
+        # Two without an episode: each is one of its own, so the first has no next observation.
+        before, alone = (log.add(*row_of(policy, observation=[i]))[0] for i in (8, 9))
+        log.outcomes.add([outcome(before, 5.0)])
         for name, reward in ((0, 1.0), (1, 5.0), (1, 2.0), (3, 3.0), (4, 4.0)):
             log.outcomes.add([outcome(named[name], reward, terminated=name == 4)])
         log.outcomes.add([outcome(alone, 6.0, terminated=True), outcome("unknown", 7.0)])
