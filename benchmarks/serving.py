@@ -137,7 +137,7 @@ def main() -> None:
         export(policy)
         with service(policy, log) as (process, port):
             answers, sizes = asyncio.run(loaded(port, options.clients, options.seconds))
-            odd = asyncio.run(fuzz(port, SIZE, options.odd, at_once=50))
+            odd = asyncio.run(fuzz(port, SIZE, options.odd, at_once=300))
             others = large_and_slow(port)
             healthy, after = get(port, "/health")[0], memory(port)
             assert process.poll() is None
