@@ -136,6 +136,7 @@ def main() -> None:
         policy, log = Path(folder) / "policy.onnx", Path(folder) / "decisions.parquet"
         export(policy)
         with service(policy, log) as (process, port):
+            alone = asyncio.run(load(port, SIZE, 1, 5))
             answers, sizes = asyncio.run(loaded(port, options.clients, options.seconds))
             odd = asyncio.run(fuzz(port, SIZE, options.odd, at_once=300))
             others = large_and_slow(port)
@@ -144,6 +145,7 @@ def main() -> None:
             kept = re.findall(r'status="(5\d\d)"\} (\d+)', get(port, "/metrics")[1])
         rows = sum(pq.read_metadata(part).num_rows for part in log.glob("decisions-*"))
     found = {
+        "milliseconds of one client alone": 1e3 * statistics.median(alone.seconds),
         "clients": options.clients,
         "requests": len(answers.seconds),
         "per second": len(answers.seconds) / options.seconds,

@@ -379,6 +379,15 @@ def test_an_error_of_the_service_is_told_without_its_insides(exported: dict[str,
 # Slow clients
 
 
+def test_the_body_of_an_answer_does_not_wait_for_the_client() -> None:
+    with running.listen("127.0.0.1", 0) as place:
+        client = socket.create_connection(place.getsockname())
+        accepted, _ = place.accept()
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        accepted.close()
+        client.close()
+
+
 def test_a_slow_client_is_answered_or_let_go(
     exported: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -553,7 +562,7 @@ def test_the_newest_outcome_counts_and_others_wait(tmp_path: Path) -> None:
         # Two without an episode: each is one of its own, so the first has no next observation.
         before, alone = (log.add(*row_of(policy, observation=[i]))[0] for i in (8, 9))
         log.outcomes.add([outcome(before, 5.0)])
-        for name, reward in ((0, 1.0), (1, 5.0), (1, 2.0), (3, 3.0), (4, 4.0)):
+        for name, reward in ((0, 5.0), (0, 1.0), (1, 2.0), (3, 3.0), (4, 4.0)):
             log.outcomes.add([outcome(named[name], reward, terminated=name == 4)])
         log.outcomes.add([outcome(alone, 6.0, terminated=True), outcome("unknown", 7.0)])
     dataset = Dataset.from_checked(open_batch(folder, Options()))
