@@ -2221,6 +2221,7 @@ MUTANTS = [
             ("file_jobs", "hold_out.divide(dataset)[1]", "hold_out.divide(dataset)[0]", SWEEPS),
             ("sweeps", "if one.content == new.content:", "if False:", SWEEPS),
         ]
+    ),
     # The service: who may ask, what it refuses, slow clients, its log and how that is read.
     Mutant(
         "serving/service.py",
