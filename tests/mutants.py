@@ -1297,15 +1297,27 @@ MUTANTS = [
         "paper/figure_9_random_behaviour.py", "vae_l2=1e-3", "vae_l2=0.0", "test_experiments.py"
     ),
     Mutant(
-        "experiments/runner.py",
-        "if all(fingerprint(need) in done for need in job.needs)",
+        "experiments/waiting.py",
+        "                self.missing[name] += 1\n",
         "",
         "test_runner.py",
     ),
     Mutant(
         "experiments/runner.py",
-        "            outcome.skipped.append(job)\n",
-        "            pass\n",
+        "outcome.skipped += waiting.skip(one.job)",
+        "waiting.skip(one.job)",
+        "test_runner.py",
+    ),
+    Mutant(
+        "experiments/waiting.py",
+        "heappush(self.ready, (self.numbers[user], user))",
+        "self.ready.append((self.numbers[user], user))",
+        "test_runner.py",
+    ),
+    Mutant(
+        "experiments/runner.py",
+        "slot = heappop(free) if free else len(running)",
+        "slot = len(running)",
         "test_runner.py",
     ),
     Mutant(
