@@ -589,7 +589,8 @@ from bcq.experiments.runner import LocalProcesses, run_jobs
 run_jobs([{long!r}], Path({str(tmp_path)!r}), LocalProcesses(), screen=sys.stdout)
 """
     process = subprocess.Popen([sys.executable, "-c", code])
-    lock = tmp_path / directory_name(long) / "batch.hdf5.partial" / "progress.json"
+    notes = Path("generation-1", directory_name(long), "batch.hdf5.partial", "progress.json")
+    lock = tmp_path / directory_name(long) / notes
     deadline = time.monotonic() + 60
     while not lock.exists() and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -6,11 +6,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bcq.experiments.forms import from_json
-from bcq.experiments.jobs import perform
+from bcq.experiments.jobs import Job, perform
+from bcq.experiments.leases import LEASE, Lease, ReplacedError, acquire, kept, replaced
+from bcq.experiments.storage import SharedFolder, Storage
 from bcq.runs.origin import use_compilation_cache
 from bcq.system import interruption
 from bcq.system.errors import BCQError, InterruptionError
@@ -50,6 +52,30 @@ def end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+def work(job: Job, storage: Storage, *, lease: float = LEASE) -> None:
+    """Does a job in a private folder under a lease, and publishes the result if it holds it."""
+    if storage.is_finished(job):
+        return
+    held = acquire(storage.place(job), lease=lease)
+    if not isinstance(held, Lease):
+        storage.settle(job, held)
+        return
+    try:
+        with kept(held, lease, dict) as lost:
+            private = storage.prepare(job, held)
+            perform(job, private)
+            result = storage.result(job, held, private)
+        end = held.publish(result)
+    except (OSError, BCQError) as error:  # who takes over also removes the private folder
+        if lost.is_set() or not held.held():
+            raise ReplacedError(replaced(held.place, held.number)) from error
+        raise
+    finally:
+        with suppress(OSError, BCQError):  # it would run out
+            held.release()
+    storage.settle(job, end)
+
+
 def main() -> None:
     """Does the job of FOLDER/JOB/job.json; an error is one line."""
     folder, name, *core = sys.argv[1:]
@@ -59,7 +85,8 @@ def main() -> None:
             stay_on(int(core[0]))
         use_compilation_cache()
         try:
-            perform(from_json(read_json(Path(folder) / name / "job.json")), Path(folder))
+            job = from_json(read_json(Path(folder) / name / "job.json"))
+            work(job, SharedFolder(Path(folder)))
         except InterruptionError:
             sys.exit(interruption.exit_code())  # the runner prints the message
         except KeyboardInterrupt:
