@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import Protocol, TextIO, runtime_checkable
 
 from bcq.experiments.forms import steps_done
 from bcq.experiments.jobs import Job
@@ -28,6 +28,15 @@ class Process(Protocol):
         ...
 
 
+@runtime_checkable
+class OnNode(Protocol):
+    """A job that runs on one of several nodes."""
+
+    def where(self) -> str:
+        """The node, and how often the job was begun, in words."""
+        ...
+
+
 @dataclass
 class Running:
     """A running job, and its speed."""
@@ -36,6 +45,11 @@ class Running:
     process: Process
     begun: float
     steps_before: int
+    place: str = ""  # as shown last
+
+    def where(self) -> str:
+        """Where it runs, if there is more than one node."""
+        return self.process.where() if isinstance(self.process, OnNode) else ""
 
     def speed(self, folder: Path) -> float | None:
         """Steps or updates per second since it was started by this runner."""
@@ -99,7 +113,12 @@ class Board:
             self.screen.write("".join(f"{line[: size.columns]}\n" for line in lines))
             self.screen.flush()
             self.drawn = len(lines)
-        elif time.monotonic() - self.said >= progress.EVERY:
+            return
+        for one in running.values():
+            if (place := one.where()) != one.place:
+                one.place = place
+                self.say(f"running {one.job.name} {place}")
+        if time.monotonic() - self.said >= progress.EVERY:
             self.said = time.monotonic()
             before, self.summed_up = self.summed_up, self.summary(running, waiting, outcome)
             if self.summed_up != before:
@@ -125,7 +144,7 @@ class Board:
         pace = f"{speed:.4g}/s" if speed else "starting"
         return (
             f"  {one.job.name:<44} {done:>9,} of {one.job.length:>9,}  {pace:>9}"
-            f"  {'' if left is None else duration(left) + ' to go'}"
+            f"  {'' if left is None else duration(left) + ' to go':<15}  {one.where()}".rstrip()
         )
 
     def seconds_left(self, one: Running) -> float | None:

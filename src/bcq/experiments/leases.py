@@ -177,6 +177,7 @@ def acquire(
     place: Place,
     *,
     lease: float = LEASE,
+    host: str | None = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Lease | Row:
@@ -196,7 +197,7 @@ def acquire(
             seen, since = (number, last, beat), clock()
         ended = number == 0 or has_ended(last, beat or {})
         if ended or clock() - since > lease:
-            claim = me()
+            claim = me(host)
             if created(place, number + 1, claim):
                 return Lease(place, number + 1, claim, after=ended)
             continue
@@ -233,10 +234,10 @@ def kept(lease: Lease, seconds: float, notes: Callable[[], Row]) -> Iterator[thr
         thread.join()
 
 
-def me() -> Row:
+def me(host: str | None = None) -> Row:
     """This process, and a word that no other claim has."""
     return {
-        "host": socket.gethostname(),
+        "host": host or socket.gethostname(),
         "machine": machine(),
         "pid": os.getpid(),
         "started": started(os.getpid()),

@@ -52,11 +52,11 @@ def end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def work(job: Job, storage: Storage, *, lease: float = LEASE) -> None:
+def work(job: Job, storage: Storage, *, lease: float = LEASE, host: str | None = None) -> None:
     """Does a job in a private folder under a lease, and publishes the result if it holds it."""
     if storage.is_finished(job):
         return
-    held = acquire(storage.place(job), lease=lease)
+    held = acquire(storage.place(job), lease=lease, host=host)
     if not isinstance(held, Lease):
         storage.settle(job, held)
         return
