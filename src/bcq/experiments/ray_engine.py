@@ -30,6 +30,7 @@ def imported() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # as it will be; else it warns
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # or a node that dies prints pages
+    os.environ.setdefault("RAY_worker_niceness", "0")  # as our own workers; Ray's usual one is 15
     try:
         import ray  # noqa: PLC0415 - an extra, and it takes a second
         import ray.exceptions  # noqa: PLC0415
