@@ -1,8 +1,10 @@
 """What the runner itself costs a job, with an engine that does nothing.
 
     python benchmarks/runner.py [--jobs 100 1000 10000] [--slots 64]
+    python benchmarks/runner.py --ray [--jobs 1000]
 
-A tenth of the jobs need nothing; every other one needs two of them.
+A tenth of the jobs need nothing; every other one needs two of them. With --ray the jobs collect one
+transition each on a Ray cluster of this machine, and what they take without an engine is taken off.
 """
 
 import argparse
@@ -13,7 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bcq.experiments.jobs import Job, directory_name
+from bcq.experiments.cores import on_a_free_core
+from bcq.experiments.jobs import Job, directory_name, perform
+from bcq.experiments.kinds import Batch
+from bcq.experiments.ray_engine import connected
 from bcq.experiments.runner import run_jobs
 from bcq.system.files import Row
 
@@ -66,6 +71,32 @@ def layered(count: int) -> list[Job]:
     return [*first, *(Trivial(f"b-seed{i}", needs[i]) for i in rest)]
 
 
+def on_ray(count: int) -> None:
+    """Prints what Ray, leases and private folders cost a job."""
+    jobs = [Batch("random", "Pendulum-v1", 1, seed) for seed in range(count + 60)]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with on_a_free_core():
+            for job in jobs[count : count + 10]:
+                perform(job, folder)
+            begun = time.perf_counter()
+            for job in jobs[count + 10 :]:
+                perform(job, folder)
+            own = (time.perf_counter() - begun) / 50
+        with connected("local", folder) as engine:
+            slots = engine.slots
+            run_jobs(jobs[-slots:], folder / "first", engine, screen=io.StringIO())  # it imports
+            begun = time.perf_counter()
+            outcome = run_jobs(jobs[:count], folder, engine, screen=io.StringIO())
+            seconds = time.perf_counter() - begun
+        assert len(outcome.done) == count
+    each = 1e3 * seconds * slots / count
+    print(
+        f"{count:>6} jobs on {slots} cores: {seconds:.1f} s, {each:.1f} ms a job and core, of which"
+    )
+    print(f"the task itself takes {1e3 * own:.1f} ms: {each - 1e3 * own:.1f} ms more")
+
+
 def main() -> None:
     """Prints milliseconds a job."""
     parser = argparse.ArgumentParser(
@@ -73,7 +104,12 @@ def main() -> None:
     )
     parser.add_argument("--jobs", type=int, nargs="+", default=[100, 1_000, 10_000])
     parser.add_argument("--slots", type=int, default=64)
+    parser.add_argument("--ray", action="store_true")
     arguments = parser.parse_args()
+    if arguments.ray:
+        for count in arguments.jobs:
+            on_ray(count)
+        return
     for count in arguments.jobs:
         with tempfile.TemporaryDirectory() as folder:
             jobs = layered(count)

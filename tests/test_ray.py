@@ -14,7 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
+from moto.server import ThreadedMotoServer
 
 from bcq.algorithms import BCConfig
 from bcq.cli.application import main
@@ -34,6 +36,7 @@ from bcq.system.errors import InputError
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # every address is 127.0.0.1
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
+AWS = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": "us-east-1"}
 PATIENCE = 120.0
 LEASE = 2.0
 BATCH = Batch("random", "Pendulum-v1", 100, 0)
@@ -52,6 +55,10 @@ SAME = ("batch.json", "metrics.jsonl", "episodes.jsonl", "measures.json", "step-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """A head that does no work, and two nodes with a core each."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    os.environ.update(AWS | {"AWS_ENDPOINT_URL": f"http://{host}:{port}"})  # for the nodes too
     ray_engine.imported()
     from ray.cluster_utils import Cluster  # noqa: PLC0415 - an extra
 
@@ -63,6 +70,9 @@ def cluster() -> Iterator[Any]:
         yield found
     finally:
         found.shutdown()  # type: ignore[no-untyped-call]
+        server.stop()
+        for name in (*AWS, "AWS_ENDPOINT_URL"):
+            del os.environ[name]
 
 
 @pytest.fixture(scope="module")
@@ -184,15 +194,33 @@ def test_a_node_that_cannot_do_the_jobs_is_refused_in_a_line(
 
 
 @needs_ray
+def test_results_travel_through_a_store(engine: RayCluster, tmp_path: Path) -> None:
+    fsspec.filesystem("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"]).mkdir("bucket")
+    through = RayCluster(engine.ray, lease=LEASE, store="s3://bucket/jobs")
+    bad = Batch("random", "Nowhere-v0", 50, 0)
+    perform(BATCH, tmp_path / "ray")  # made on this machine
+    outcome, printed = run([SHORT, bad], tmp_path / "ray", through)
+    assert [job.name for job in outcome.done] == [BATCH.name, SHORT.name]
+    assert "Nowhere" in outcome.failed[directory_name(bad)]
+    perform(BATCH, tmp_path / "here")
+    perform(SHORT, tmp_path / "here")
+    for name in SAME[1:]:
+        one, two = (tmp_path / way / directory_name(SHORT) / name for way in ("ray", "here"))
+        assert one.read_bytes() == two.read_bytes(), name
+    assert f"running {SHORT.name} on {socket.gethostname()}-" in printed
+
+
+@needs_ray
 def test_a_task_that_the_cluster_gives_up_says_so(engine: RayCluster, tmp_path: Path) -> None:
     def dies() -> None:
         os._exit(1)
 
     reference = engine.ray.remote(max_retries=0)(dies).remote()
-    task = RayTask(engine.ray, reference, reference.future(), tmp_path)
+    (tmp_path / directory_name(BATCH)).mkdir()
+    task = RayTask(engine.ray, reference, reference.future(), BATCH, tmp_path)
     until(lambda: task.poll() is not None)
     assert task.poll() == 1
-    line = (tmp_path / "output.txt").read_text().splitlines()[-1]
+    line = (tmp_path / directory_name(BATCH) / "output.txt").read_text().splitlines()[-1]
     assert line.startswith("bcq: lost by the cluster, also when repeated: ")
     assert task.where() == "waits for a node"
 

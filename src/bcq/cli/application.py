@@ -37,6 +37,7 @@ HINTS = {
     "serve": "`pip install starlette uvicorn` installs all it needs (the extra serve)",
     "step_format": "give it with --step-format",
     "ray": "`pip install 'ray>=2.60'` installs it (the extra ray)",
+    "store": "`pip install s3fs` installs it (the extra store)",
     "policy": "train one with `bcq experts train` and give its folder with --policy",
     "ranking": "train with --env ID, or with --hold-out 0.2 if there is no environment",
     "scaling": "`bcq train --scaling standard` sets it",

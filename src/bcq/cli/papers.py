@@ -89,6 +89,9 @@ class Reproduce(Verb):
     address: str | None = None
     """address of the Ray cluster, such as 10.0.0.1:6379; if not given, the one that runs on this
     machine, else a new one that ends with this command"""
+    store: str | None = None
+    """object store that results travel through if the nodes of a Ray cluster share no folder, such
+    as s3://bucket/results; needs the extra store"""
     gpus: float = 0.0
     """share of a GPU that each job gets in a Ray cluster, such as 0.25; if 0, it gets a core"""
     dry_run: bool = False
@@ -106,7 +109,7 @@ class Reproduce(Verb):
         elif self.dry_run:
             reproduce.dry_run(self.preset, self.experiments, self.env, out)
         else:
-            engine = EngineChoice(self.engine, self.address, self.gpus)
+            engine = EngineChoice(self.engine, self.address, self.gpus, self.store)
             reproduce.reproduce(self.preset, self.experiments, self.env, out, engine)
 
 

@@ -19,10 +19,13 @@ class EngineChoice:
     name: EngineName = "local"
     address: str | None = None  # of a Ray cluster; None: the one of this machine
     gpus: float = 0.0  # share of a GPU for each job; 0: one core
+    store: str | None = None  # where results travel if the nodes share no folder
 
     def __post_init__(self) -> None:
-        if self.name == "local" and (self.address is not None or self.gpus):
-            raise InputError("address and gpus are settings of a Ray cluster", option="engine")
+        if self.name == "local" and (self.address or self.store or self.gpus):
+            raise InputError(
+                "address, store and gpus are settings of a Ray cluster", option="engine"
+            )
         if not 0 <= self.gpus <= 1 and self.gpus != int(self.gpus):
             raise InputError(f"gpus: {self.gpus:g} is neither a share of a GPU nor a whole number")
         if self.gpus < 0:
@@ -32,4 +35,4 @@ class EngineChoice:
         """The engine, for jobs in a folder. It ends with the block."""
         if self.name == "local":
             return nullcontext(LocalProcesses())
-        return ray_engine.connected(self.address, folder, gpus=self.gpus)
+        return ray_engine.connected(self.address, folder, gpus=self.gpus, store=self.store)

@@ -13,8 +13,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bcq.experiments.jobs import Job, directory_name
-from bcq.experiments.leases import LEASE, FolderPlace, newest
+from bcq.experiments.jobs import Job, directory_name, with_needs
+from bcq.experiments.leases import LEASE, newest
+from bcq.experiments.object_store import ObjectStore, opened
+from bcq.experiments.storage import SharedFolder
 from bcq.system.errors import BCQError, InputError
 from bcq.system.files import Row, make_directory
 
@@ -47,19 +49,33 @@ class RayTask:
     ray: Any
     reference: Any
     answer: "Future[str]"
-    directory: Path
+    job: Job
+    folder: Path
+    store: ObjectStore | None = None
 
     def poll(self) -> int | None:
         """0 if it ended well, 1 if not."""
         if not self.answer.done():
             return None
         try:
-            return 1 if self.answer.result() else 0
+            line = self.answer.result()
+            if self.store is not None and not line:
+                self.store.fetch(self.job, self.folder)
+            elif self.store is not None:
+                self.note(line)
         except self.ray.exceptions.RayError as error:
-            line = " ".join(str(error).split())[:300]
-            with suppress(OSError), (self.directory / "output.txt").open("a") as output:
-                output.write(f"bcq: lost by the cluster, also when repeated: {line}\n")
-            return 1
+            line = f"lost by the cluster, also when repeated: {' '.join(str(error).split())[:300]}"
+            self.note(line)
+        except BCQError as error:
+            line = str(error)
+            self.note(line)
+        return 1 if line else 0
+
+    def note(self, line: str) -> None:
+        """Writes what no worker could write to the job's folder."""
+        path = self.folder / directory_name(self.job) / "output.txt"
+        with suppress(OSError), path.open("a") as output:
+            output.write(f"bcq: {line}\n")
 
     def stop(self) -> None:
         """Asks it to save and stop; kills it if it does not."""
@@ -72,7 +88,8 @@ class RayTask:
     def where(self) -> str:
         """The node that has the job, and how often it was begun."""
         with suppress(BCQError):
-            number, claim = newest(FolderPlace(self.directory))
+            storage = self.store or SharedFolder(self.folder)
+            number, claim = newest(storage.place(self.job))
             if number and "done" not in claim:
                 again = f", begun {number} times" if number > 1 else ""
                 return f"on {claim.get('host')}{again}"
@@ -86,6 +103,7 @@ class RayCluster:
     ray: Any
     gpus: float = 0.0  # that a job has, such as 0.25; 0: it computes on one core
     lease: float = LEASE
+    store: str | None = None  # address of an object store; None: all nodes see the folder
     counted: float = field(default=0.0, init=False)
     known: int = field(default=0, init=False)
 
@@ -94,6 +112,7 @@ class RayCluster:
         self.task = self.ray.remote(
             **resources, max_retries=RETRIES, retry_exceptions=False, max_calls=CALLS
         )(task())
+        self.opened = None if self.store is None else ObjectStore(*opened(self.store))
 
     @property
     def slots(self) -> int:
@@ -108,15 +127,18 @@ class RayCluster:
     def start(self, job: Job, folder: Path, slot: int) -> RayTask:
         """Hands a job to the cluster."""
         del slot
-        words = (job.as_json(), str(folder.resolve()), self.lease, self.gpus)
+        if self.opened is not None:
+            for need in with_needs(job.needs):  # may have been made on this machine
+                self.opened.offer(need, folder)
+        words = (job.as_json(), str(folder.resolve()), self.lease, self.gpus, self.store)
         reference = self.task.options(name=job.name).remote(*words)
-        return RayTask(self.ray, reference, reference.future(), folder / directory_name(job))
+        return RayTask(self.ray, reference, reference.future(), job, folder, self.opened)
 
 
-def task() -> Callable[[Row, str, float, float], str]:
+def task() -> Callable[[Row, str, float, float, str | None], str]:
     """What a node does. Sent as code, so that it can tell that a node has no bcq."""
 
-    def run(told: Row, folder: str, lease: float, gpus: float) -> str:
+    def run(told: Row, folder: str, lease: float, gpus: float, store: str | None) -> str:
         import os  # noqa: PLC0415 - on another machine
         import socket  # noqa: PLC0415
 
@@ -133,7 +155,7 @@ def task() -> Callable[[Row, str, float, float], str]:
             with on_a_free_core():  # before JAX makes its threads
                 from bcq.experiments.ray_worker import do  # noqa: PLC0415
 
-                return do(told, folder, lease, host)
+                return do(told, folder, lease, host, store)
         except ImportError as error:
             return f"node {host} cannot import bcq: {error}"
 
@@ -142,7 +164,12 @@ def task() -> Callable[[Row, str, float, float], str]:
 
 @contextmanager
 def connected(
-    address: str | None, folder: Path, *, gpus: float = 0.0, lease: float = LEASE
+    address: str | None,
+    folder: Path,
+    *,
+    gpus: float = 0.0,
+    store: str | None = None,
+    lease: float = LEASE,
 ) -> Iterator[RayCluster]:
     """The cluster at an address, or one on this machine. It is left, and ended if it is ours."""
     ray = imported()
@@ -151,8 +178,8 @@ def connected(
     for number, handler in handlers.items():  # Ray sets its own
         signal.signal(number, handler)
     try:
-        examine(ray, folder)
-        engine = RayCluster(ray, gpus=gpus, lease=lease)
+        examine(ray, folder, shared=store is None)
+        engine = RayCluster(ray, gpus=gpus, lease=lease, store=store)
         if not engine.slots:
             what = "GPU" if gpus else "CPU"
             raise InputError(f"the Ray cluster has no node with a {what} for a job")
@@ -196,7 +223,7 @@ def self_made(ray: Any) -> type[Exception]:
     return found
 
 
-def examine(ray: Any, folder: Path) -> None:
+def examine(ray: Any, folder: Path, *, shared: bool = True) -> None:
     """Refuses a cluster with a node that lacks this software or does not see the folder."""
     make_directory(folder)
     token = folder.resolve() / f".seen-{uuid.uuid4().hex}"
@@ -213,7 +240,8 @@ def examine(ray: Any, folder: Path) -> None:
         }
         for name, answer in answers.items():
             try:
-                require_usable(name, ray.get(answer, timeout=ANSWER), folder)
+                found = ray.get(answer, timeout=ANSWER)
+                require_usable(name, found if shared else {**found, "sees": True}, folder)
             except ray.exceptions.RayError as error:
                 words = " ".join(str(error).split())[:200]
                 raise InputError(f"node {name} of the cluster does not answer: {words}") from error
@@ -225,12 +253,12 @@ def probe() -> Callable[[str], Row]:
     """Looks at a node. Sent as code, since the node may not have bcq."""
 
     def look(token: str) -> Row:
-        from importlib.metadata import version  # noqa: PLC0415 - on another machine
+        from importlib import import_module  # noqa: PLC0415 - on another machine
+        from importlib.metadata import version  # noqa: PLC0415
         from pathlib import Path  # noqa: PLC0415
 
         try:
-            import bcq  # noqa: F401, PLC0415
-
+            import_module("bcq")
             found = {name: version(name) for name in ("bcq", "jax")}
         except ImportError:
             found = {}
@@ -252,6 +280,6 @@ def require_usable(name: str, found: Row, folder: Path) -> None:
     if not found["sees"]:
         raise InputError(
             f"node {name} of the cluster does not see {folder.resolve()}; all nodes must share "
-            "the folder of the results under the same path",
+            "the folder of the results under the same path, or use an object store",
             option="out",
         )

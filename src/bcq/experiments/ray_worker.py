@@ -10,7 +10,8 @@ from pathlib import Path
 from bcq.experiments.cores import node_folder
 from bcq.experiments.forms import from_json
 from bcq.experiments.jobs import directory_name
-from bcq.experiments.storage import SharedFolder
+from bcq.experiments.object_store import ObjectStore, opened
+from bcq.experiments.storage import SharedFolder, Storage
 from bcq.experiments.worker import work
 from bcq.runs.origin import use_compilation_cache
 from bcq.system import interruption
@@ -18,18 +19,20 @@ from bcq.system.errors import BCQError, InterruptionError
 from bcq.system.files import Row, make_directory
 
 
-def do(told: Row, folder: str, lease: float, host: str) -> str:
+def do(told: Row, folder: str, lease: float, host: str, store: str | None) -> str:
     """Does a job. The result says what went wrong; it is empty if nothing did.
 
     An error of the job is a result: Ray repeats a task only if its process or its node dies.
     """
     job = from_json(told)
     use_compilation_cache(node_folder())
-    directory = Path(folder) / directory_name(job)
+    storage: Storage = SharedFolder(Path(folder)) if store is None else ObjectStore(*opened(store))
+    home = Path(folder) if store is None else node_folder() / "output"
+    directory = home / directory_name(job)
     make_directory(directory)
     with writing_to(directory / "output.txt"), interruption.watched():
         try:
-            work(job, SharedFolder(Path(folder)), lease=lease, host=host)
+            work(job, storage, lease=lease, host=host)
         except InterruptionError:
             return "interrupted"
         except BCQError as error:

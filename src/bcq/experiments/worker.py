@@ -1,11 +1,12 @@
 """Does one job in a separate process: `python -m bcq.experiments.worker FOLDER JOB [CORE]`."""
 
 import os
+import shutil
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from bcq.system import interruption
 from bcq.system.errors import BCQError, InterruptionError
 from bcq.system.files import read_json
 
+SEND = 10.0  # seconds between two looks for a checkpoint to send to a store
 WATCH = 0.5  # seconds between two checks of the parent
 
 
@@ -63,7 +65,8 @@ def work(job: Job, storage: Storage, *, lease: float = LEASE, host: str | None =
     try:
         with kept(held, lease, dict) as lost:
             private = storage.prepare(job, held)
-            perform(job, private)
+            with sent(lambda: storage.push(job, held, private)):
+                perform(job, private)
             result = storage.result(job, held, private)
         end = held.publish(result)
     except (OSError, BCQError) as error:  # who takes over also removes the private folder
@@ -74,6 +77,32 @@ def work(job: Job, storage: Storage, *, lease: float = LEASE, host: str | None =
         with suppress(OSError, BCQError):  # it would run out
             held.release()
     storage.settle(job, end)
+    shutil.rmtree(private, ignore_errors=True)
+
+
+@contextmanager
+def sent(push: Callable[[], None]) -> Iterator[None]:
+    """Sends checkpoints within the block, and once more at its end."""
+    over = threading.Event()
+
+    def keep() -> None:
+        while not over.wait(SEND):
+            with suppress(OSError, BCQError):  # the next one may succeed
+                push()
+
+    thread = threading.Thread(target=keep, daemon=True)
+    thread.start()
+    try:
+        yield
+    except BaseException:
+        over.set()
+        thread.join()
+        with suppress(OSError, BCQError):
+            push()
+        raise
+    finally:
+        over.set()
+        thread.join()
 
 
 def main() -> None:
