@@ -1,6 +1,6 @@
 """Runs `bcq reproduce --preset smoke` on a Ray cluster of two nodes, and kills what it runs on.
 
-    python tests/kill_nodes_and_drivers.py [--nodes 5] [--drivers 3] [--seed 0]
+    python tests/kill_nodes_and_drivers.py [EXPERIMENT ...] [--nodes 5] [--drivers 3] [--seed 0]
 
 One reproduction is left alone, on the local engine. One runs on the cluster while nodes are killed
 without grace and replaced. Another runs while its driver is killed and started again. Records and
@@ -23,9 +23,9 @@ from kill_and_resume_reproduction import COMMAND, finished_jobs, results, start
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # every address is 127.0.0.1
 
 
-def start_on(address: str, out: Path) -> "subprocess.Popen[bytes]":
+def start_on(address: str, out: Path, *names: str) -> "subprocess.Popen[bytes]":
     """A reproduction on a cluster, in a process of its own."""
-    words = ["reproduce", "--preset", "smoke", "--out", str(out), "--engine", "ray"]
+    words = ["reproduce", *names, "--preset", "smoke", "--out", str(out), "--engine", "ray"]
     output = out.with_suffix(".txt").open("ab")
     return subprocess.Popen(
         [sys.executable, "-c", COMMAND, *words, "--address", address], stdout=output, stderr=output
@@ -48,11 +48,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("experiments", nargs="*")
     parser.add_argument("--nodes", type=int, default=5)
     parser.add_argument("--drivers", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    choose = random.Random(arguments.seed)
+    choose, names = random.Random(arguments.seed), arguments.experiments
     from bcq.experiments.ray_engine import imported  # noqa: PLC0415 - an extra
 
     imported()
@@ -64,12 +65,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         alone, nodes, drivers = (Path(folder) / name for name in ("alone", "nodes", "drivers"))
         begun = time.monotonic()
-        assert start(alone).wait() == 0
+        assert start(alone, *names).wait() == 0
         whole = time.monotonic() - begun
         print(f"left alone: {whole:.0f} s, {finished_jobs(alone)} jobs", flush=True)
         for _ in range(2):
             cluster.add_node(num_cpus=1)
-        begun, process = time.monotonic(), start_on(cluster.address, nodes)
+        begun, process = time.monotonic(), start_on(cluster.address, nodes, *names)
         for kill in range(arguments.nodes):
             time.sleep(choose.uniform(0, 1.5 * whole / arguments.nodes))
             victim = choose.choice(sorted(cluster.worker_nodes, key=lambda node: node.node_id))
@@ -82,14 +83,14 @@ def main() -> None:
         print(f"{seconds:.0f} s; begun, published: {count_entries(nodes)}", flush=True)
         assert results(nodes) == results(alone), "the nodes' results differ"
         for kill in range(arguments.drivers):
-            process = start_on(cluster.address, drivers)
+            process = start_on(cluster.address, drivers, *names)
             instant = choose.uniform(0, 1.5 * whole / arguments.drivers)
             time.sleep(instant)
             process.kill()
             process.wait()
             done = finished_jobs(drivers)
             print(f"driver {kill + 1} killed after {instant:.1f} s: {done} were done", flush=True)
-        process = start_on(cluster.address, drivers)
+        process = start_on(cluster.address, drivers, *names)
         assert process.wait() == 0, drivers.with_suffix(".txt").read_text()[-2000:]
         print(f"begun, published: {count_entries(drivers)}", flush=True)
         assert results(drivers) == results(alone), "the drivers' results differ"
