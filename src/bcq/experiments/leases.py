@@ -4,7 +4,7 @@ The entries of a job are numbered: 1, 2, 3, ... An entry is created once and nev
 either who works on the job from now on, or that the job is done. So the process of entry n can
 publish its result only by creating entry n + 1, and it can be replaced only by creating the same
 entry: exactly one of the two happens. Clocks decide when somebody tries, never who wins.
-See docs/decisions/0017-leases.md.
+See docs/decisions/0019-leases.md.
 """
 
 import json
