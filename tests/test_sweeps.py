@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 
 from bcq.algorithms import ALGORITHMS, BCConfig, BCQConfig
-from bcq.cli import sweeping
 from bcq.cli.application import main
 from bcq.data.opening import Options
 from bcq.data.splits import HoldOut
-from bcq.experiments import file_jobs, runner
+from bcq.experiments import engines, file_jobs, runner
 from bcq.experiments.file_jobs import FileTraining, JudgedTraining, LoggedFile
 from bcq.experiments.forms import from_json
 from bcq.experiments.grids import READERS, combinations
@@ -48,7 +47,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def engine(monkeypatch: pytest.MonkeyPatch) -> InThisProcess:
     """Does the jobs in this process."""
     found = InThisProcess()
-    monkeypatch.setattr(sweeping, "ENGINES", {"local": lambda: found})
+    monkeypatch.setattr(engines, "LocalProcesses", lambda: found)
     return found
 
 
