@@ -19,10 +19,12 @@ from bcq.experiments import board as boards
 from bcq.experiments import runner, worker
 from bcq.experiments.board import Board, Outcome, Running
 from bcq.experiments.forms import steps_done
-from bcq.experiments.jobs import Job, directory_name, is_finished, perform
+from bcq.experiments.jobs import Job, directory_name, is_finished
 from bcq.experiments.kinds import Batch
 from bcq.experiments.runner import LocalProcess, LocalProcesses, SharedCores, run_jobs
+from bcq.experiments.storage import SharedFolder
 from bcq.experiments.waiting import Waiting, kind
+from bcq.experiments.worker import work
 from bcq.system import interruption, progress
 from bcq.system.errors import InterruptionError
 from bcq.system.files import locked
@@ -81,7 +83,7 @@ class InThisProcess:
             (folder / directory_name(job) / "output.txt").write_text("bcq: no luck\n")
             process = Instant(1)
         else:
-            perform(job, folder)
+            work(job, SharedFolder(folder))
             process = Instant(0)
         self.processes.append(process)
         return process
