@@ -20,9 +20,9 @@ from typing import Any
 COMMAND = "import sys; from bcq.cli.application import main; main(sys.argv[1:])"
 
 
-def start(out: Path) -> "subprocess.Popen[bytes]":
+def start(out: Path, *words: str) -> "subprocess.Popen[bytes]":
     """A reproduction in a process of its own."""
-    arguments = ["reproduce", "--preset", "smoke", "--out", str(out)]
+    arguments = ["reproduce", *words, "--preset", "smoke", "--out", str(out)]
     return subprocess.Popen([sys.executable, "-c", COMMAND, *arguments], stdout=subprocess.DEVNULL)
 
 
@@ -36,7 +36,8 @@ def results(out: Path) -> list[Any]:
     rows = [json.loads(line) for line in (out / "runs.jsonl").read_text().splitlines()]
     for row in rows:
         del row["made"]
-    return [*rows, json.loads((out / "theory.json").read_text())]
+    theory = out / "theory.json"
+    return [*rows, json.loads(theory.read_text()) if theory.exists() else None]
 
 
 def main() -> None:

@@ -1297,15 +1297,27 @@ MUTANTS = [
         "paper/figure_9_random_behaviour.py", "vae_l2=1e-3", "vae_l2=0.0", "test_experiments.py"
     ),
     Mutant(
-        "experiments/runner.py",
-        "if all(fingerprint(need) in done for need in job.needs)",
+        "experiments/waiting.py",
+        "                self.missing[name] += 1\n",
         "",
         "test_runner.py",
     ),
     Mutant(
         "experiments/runner.py",
-        "            outcome.skipped.append(job)\n",
-        "            pass\n",
+        "outcome.skipped += waiting.skip(one.job)",
+        "waiting.skip(one.job)",
+        "test_runner.py",
+    ),
+    Mutant(
+        "experiments/waiting.py",
+        "heappush(self.ready, (self.numbers[user], user))",
+        "self.ready.append((self.numbers[user], user))",
+        "test_runner.py",
+    ),
+    Mutant(
+        "experiments/runner.py",
+        "slot = heappop(free) if free else len(running)",
+        "slot = len(running)",
         "test_runner.py",
     ),
     Mutant(
@@ -1315,6 +1327,43 @@ MUTANTS = [
         "test_runner.py",
     ),
     Mutant("experiments/worker.py", "    end_with(os.getppid())\n", "", "test_runner.py"),
+    # Two processes publish; a lease is never taken over; a stopped process shares its files.
+    Mutant(
+        "experiments/leases.py",
+        "        if not created(self.place, self.number + 1, done):",
+        "        if created(self.place, self.number + 1, done) is None:",
+        "test_leases.py",
+    ),
+    Mutant(
+        "experiments/leases.py",
+        "ended or clock() - since > lease",
+        "ended",
+        "test_leases.py",
+    ),
+    Mutant(
+        "experiments/leases.py",
+        " or place.read(entry(number)) == content",
+        "",
+        "test_leases.py",
+    ),
+    Mutant(
+        "experiments/storage.py",
+        "if lease.after and before.is_dir():",
+        "if before.is_dir():",
+        "test_leases.py",
+    ),
+    Mutant(
+        "experiments/storage.py",
+        "            if pointers(source) == before:",
+        "            if True:",
+        "test_leases.py",
+    ),
+    Mutant(
+        "experiments/ray_engine.py",
+        "            with on_a_free_core():  # before",
+        "            if True:  # before",
+        "test_ray.py",
+    ),
     Mutant(
         "experiments/worker.py",
         "        stay_on(int(core[0]))\n",

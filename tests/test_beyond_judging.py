@@ -16,7 +16,7 @@ import small_task
 from bcq.algorithms import BCConfig, DDPGConfig
 from bcq.cli.application import main
 from bcq.data.splits import HoldOut
-from bcq.experiments import judged, runner
+from bcq.experiments import engines, judged, runner
 from bcq.experiments.estimate import A_POLICY, START, Speeds, bytes_of, seconds_of
 from bcq.experiments.forms import from_json, steps_done
 from bcq.experiments.jobs import directory_name, fingerprint, perform
@@ -349,7 +349,7 @@ def test_the_picture_has_a_panel_for_each_batch() -> None:
 def reproduced(out: Path) -> list[str]:
     engine = InThisProcess()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reproduce, "LocalProcesses", lambda: engine)
+        patch.setattr(engines, "LocalProcesses", lambda: engine)
         patch.setattr(beyond_judging, "jobs", lambda _: [(0, JOB)])
         main(["reproduce", "judging", "--preset", "smoke", "--out", str(out)])
     return engine.started

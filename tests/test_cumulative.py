@@ -13,11 +13,10 @@ import pytest
 import bcq.paper
 import short_task
 from bcq.cli.application import main
-from bcq.experiments import kinds, runner
+from bcq.experiments import engines, kinds, runner
 from bcq.experiments.jobs import Job, directory_name, fingerprint
 from bcq.experiments.kinds import Theory
 from bcq.experiments.records import read_records
-from bcq.paper import reproduce
 from bcq.system import interruption
 from short_task import AGENT
 from test_claims import THEORY
@@ -64,7 +63,7 @@ def reproduced(out: Path) -> set[str]:
     """Reproduces the small paper; the folders of the jobs that were run."""
     engine = InThisProcess()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reproduce, "LocalProcesses", lambda: engine)
+        patch.setattr(engines, "LocalProcesses", lambda: engine)
         main(["reproduce", "--preset", "smoke", "--out", str(out)])
     ran = {path.name for path in (out / "jobs").iterdir() if path.is_dir()}
     assert len(ran) == len(engine.started)
@@ -270,7 +269,7 @@ def test_a_job_that_failed_is_told_with_its_last_words(
 ) -> None:
     monkeypatch.setattr(bcq.paper, "EXPERIMENTS", {"theory": SMALL_PAPER["theory"]})
     engine = InThisProcess(failing=["theory"])
-    monkeypatch.setattr(reproduce, "LocalProcesses", lambda: engine)
+    monkeypatch.setattr(engines, "LocalProcesses", lambda: engine)
     folder = tmp_path / "jobs" / directory_name(Theory())
     words = rf"1 jobs failed, 0 that need them .*\n  {folder}: bcq: no luck$"
     with pytest.raises(SystemExit, match=words):
@@ -282,7 +281,7 @@ def test_an_interrupted_reproduction_leaves_the_records_of_what_it_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = InThisProcess(slots=1)
-    monkeypatch.setattr(reproduce, "LocalProcesses", lambda: engine)
+    monkeypatch.setattr(engines, "LocalProcesses", lambda: engine)
     done = tmp_path / "jobs" / directory_name(OFFLINE) / "done.json"
     monkeypatch.setattr(interruption, "requested", done.exists)
     with pytest.raises(SystemExit):
@@ -304,7 +303,7 @@ def test_a_damaged_file_of_records_is_refused_before_anything_is_run(
     if fault == "cut":
         (clone / "runs.jsonl").write_text((clone / "runs.jsonl").read_text()[:-20])
     engine = InThisProcess()
-    monkeypatch.setattr(reproduce, "LocalProcesses", lambda: engine)
+    monkeypatch.setattr(engines, "LocalProcesses", lambda: engine)
     with pytest.raises(SystemExit, match=r"runs\.jsonl: is not a file of records: "):
         main(["reproduce", "--preset", "smoke", "--out", str(clone)])
     assert engine.started == []

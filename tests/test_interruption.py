@@ -242,13 +242,13 @@ main()
 def test_a_reproduction_stops_its_workers_and_they_save(tmp_path: Path) -> None:
     words = ("reproduce", "random", "--preset", "smoke", "--out", "out")
     command = Command(tmp_path, *words, script=TWO_LONG_JOBS)
-    command.when(lambda: len(list(tmp_path.glob("out/jobs/*/metrics.jsonl"))) == 2)
+    command.when(lambda: len(list(tmp_path.glob("out/jobs/*/*/*/metrics.jsonl"))) == 2)
     line = command.send(INTERRUPT)[-1]
     assert (
         " jobs are done, running jobs keep what they saved; run the same command to continue"
         in line
     )
-    for log in tmp_path.glob("out/jobs/*/metrics.jsonl"):
+    for log in tmp_path.glob("out/jobs/*/*/*/metrics.jsonl"):
         run = bcq.Run.open(log.parent)
         assert run.checkpoint_step() == run.read("metrics.jsonl")[-1]["step"]
 

@@ -12,7 +12,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from bcq.cli.application import main
-from bcq.experiments import runner
+from bcq.experiments import engines, runner
 from bcq.experiments.kinds import Training
 from bcq.experiments.records import aligned, read_records, returns, write_records
 from bcq.paper import drawing, figures, reproduce
@@ -48,7 +48,7 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """In this process, where what was compiled for one job serves the next."""
     out = tmp_path_factory.mktemp("reproduction") / "smoke"
     with small_networks() as patch:
-        patch.setattr(reproduce, "LocalProcesses", InThisProcess)
+        patch.setattr(engines, "LocalProcesses", InThisProcess)
         patch.setattr(runner, "POLL", 0.0)
         patch.setattr(true_values, "PAIRS", 5)
         patch.setattr(true_values, "HORIZON", 20)

@@ -11,23 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from bcq.experiments import board as boards
 from bcq.experiments import runner, worker
+from bcq.experiments.board import Board, Outcome, Running
 from bcq.experiments.forms import steps_done
-from bcq.experiments.jobs import Job, directory_name, is_finished, perform
+from bcq.experiments.jobs import Job, directory_name, is_finished
 from bcq.experiments.kinds import Batch
-from bcq.experiments.runner import (
-    Board,
-    LocalProcess,
-    LocalProcesses,
-    Outcome,
-    Running,
-    SharedCores,
-    run_jobs,
-)
+from bcq.experiments.runner import LocalProcess, LocalProcesses, SharedCores, run_jobs
+from bcq.experiments.storage import SharedFolder
+from bcq.experiments.waiting import Waiting, kind
+from bcq.experiments.worker import work
 from bcq.system import interruption, progress
 from bcq.system.errors import InterruptionError
 from bcq.system.files import locked
@@ -57,10 +54,11 @@ class Instant:
     ended: int
     looks: int = 0
     stopped: bool = False
+    last_look: ClassVar[int] = 2
 
     def poll(self) -> int | None:
         self.looks += 1
-        return self.ended if self.looks > 1 else None
+        return self.ended if self.looks == self.last_look else None
 
     def stop(self) -> None:
         self.stopped = True
@@ -85,7 +83,7 @@ class InThisProcess:
             (folder / directory_name(job) / "output.txt").write_text("bcq: no luck\n")
             process = Instant(1)
         else:
-            perform(job, folder)
+            work(job, SharedFolder(folder))
             process = Instant(0)
         self.processes.append(process)
         return process
@@ -94,6 +92,7 @@ class InThisProcess:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "POLL", 0.0)
+    monkeypatch.setattr(boards, "EVERY", 0.0)
     monkeypatch.setenv("COLUMNS", "120")
 
 
@@ -176,6 +175,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [0.0]
     fake = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda _: None)
     monkeypatch.setattr(runner, "time", fake)
+    monkeypatch.setattr(boards, "time", fake)
     return now
 
 
@@ -197,14 +197,14 @@ def test_a_jobs_time_is_told_by_its_own_speed_or_that_of_its_kind(
     at_step(one, 300, tmp_path)
     assert running.speed(tmp_path) == 20
     assert board.seconds_left(running) == 35
-    assert board.seconds_of(two) is None
+    assert board.seconds_of(Waiting([two], tmp_path)) == [None]
     board.learn(running)  # it did not begin at the beginning
-    assert board.seconds_of(two) is None
+    assert board.seconds_of(Waiting([two], tmp_path)) == [None]
     board.learn(replace(running, steps_before=0))
-    assert board.seconds_of(two) == 10
+    assert board.seconds_of(Waiting([two], tmp_path)) == [10]
     at_step(two, 500, tmp_path)
-    assert board.seconds_of(two) == 5
-    assert board.seconds_of(other) is None
+    assert board.seconds_of(Waiting([two], tmp_path)) == [5]
+    assert board.seconds_of(Waiting([other], tmp_path)) == [None]
     fresh = Running(two, Instant(0), begun=10.0, steps_before=500)
     assert board.seconds_left(fresh) == 5
 
@@ -218,13 +218,17 @@ def test_the_board_adds_up_what_is_known(tmp_path: Path, clock: list[float]) -> 
     for job in jobs[:2]:
         at_step(job, 500, tmp_path)
     outcome = Outcome([A, B], {"name": "line"}, [C])
-    board.show(running, [jobs[2]], outcome)  # 10 s twice, and one of which nothing is known
+    board.show(
+        running, Waiting([jobs[2]], tmp_path), outcome
+    )  # 10 s twice, and one of which nothing is known
     head, first, second = screen.getvalue().splitlines()
     assert head == "2 of 9 jobs done, 1 failed, 1 skipped; at least 10 s to go"
     assert first.split() == ["x-seed0", "500", "of", "1,000", "50/s", "10", "s", "to", "go"]
     assert second.split()[0] == "x-seed1"
     board.speeds["x"] = 100.0
-    board.show(running, jobs[2:], outcome)  # 10 s twice and 10 s twice, on two workers
+    board.show(
+        running, Waiting(jobs[2:], tmp_path), outcome
+    )  # 10 s twice and 10 s twice, on two workers
     assert "\x1b[3F\x1b[J2 of 9 jobs done, 1 failed, 1 skipped; 20 s to go" in screen.getvalue()
     board.say("a line that stays")
     assert screen.getvalue().endswith("\x1b[3F\x1b[Ja line that stays\n")
@@ -236,12 +240,12 @@ def test_a_board_is_drawn_on_terminals_only_and_never_in_silence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = io.StringIO()
-    Board(1, tmp_path, plain).show({}, [A], Outcome([], {}, []))
+    Board(1, tmp_path, plain).show({}, Waiting([A], tmp_path), Outcome([], {}, []))
     assert plain.getvalue() == ""
     monkeypatch.setattr(progress, "silent", True)
     screen = Terminal()
     board = Board(1, tmp_path, screen)
-    board.show({}, [A], Outcome([], {}, []))
+    board.show({}, Waiting([A], tmp_path), Outcome([], {}, []))
     board.say("nothing")
     assert screen.getvalue() == ""
 
@@ -253,22 +257,25 @@ def test_no_line_of_the_board_is_wider_than_the_terminal(
     screen = Terminal()
     job = Step("a-name-that-is-longer-than-the-terminal-is-wide-by-far", length=1_000)
     running = {0: Running(job, Instant(0), begun=0.0, steps_before=0)}
-    Board(1, tmp_path, screen).show(running, [], Outcome([], {}, []))
+    Board(1, tmp_path, screen).show(running, Waiting([], tmp_path), Outcome([], {}, []))
     head, line = screen.getvalue().splitlines()
     assert head == "0 of 1 jobs done, 0 failed, 0 skipped; at least 0 "
     assert line == f"  {job.name}"[:50]
 
 
-def test_a_line_is_said_every_ten_seconds_where_no_board_can_be_drawn(
+def test_a_new_line_is_said_every_ten_seconds_where_no_board_can_be_drawn(
     tmp_path: Path, clock: list[float]
 ) -> None:
     plain = io.StringIO()
     board = Board(2, tmp_path, plain)
-    for now in (0.0, 9.9, 10.0, 15.0, 19.9, 20.0):
+    done: list[Job] = [B]
+    for now in (0.0, 9.9, 10.0, 15.0, 19.9, 20.0, 30.0, 39.9, 40.0):
         clock[0] = now
-        board.show({}, [A], Outcome([B], {}, []))
-    line = "1 of 2 jobs done, 0 failed, 0 skipped; at least 0 s to go\n"
-    assert plain.getvalue() == line * 2
+        if now > 30.0:
+            done = [A, B]
+        board.show({}, Waiting([A], tmp_path), Outcome(done, {}, []))
+    rest = "of 2 jobs done, 0 failed, 0 skipped; at least 0 s to go\n"
+    assert plain.getvalue() == f"1 {rest}2 {rest}"  # at 10 and 40 seconds
 
 
 def test_all_of_it_takes_as_long_as_the_longest_job_at_least(
@@ -280,7 +287,9 @@ def test_all_of_it_takes_as_long_as_the_longest_job_at_least(
         at_step(job, done, tmp_path)
         running[slot] = Running(job, Instant(0), begun=0.0, steps_before=0)
     clock[0] = 10.0
-    summary = Board(2, tmp_path, Terminal()).summary(running, [], Outcome([], {}, []))
+    summary = Board(2, tmp_path, Terminal()).summary(
+        running, Waiting([], tmp_path), Outcome([], {}, [])
+    )
     assert summary.endswith("; 2 min to go")  # 90 s, and a second for the other
 
 
@@ -291,7 +300,7 @@ def test_one_running_job_has_the_waiting_ones_before_it(tmp_path: Path, clock: l
     board.speeds["x"] = 50.0
     clock[0] = 10.0
     running = {0: Running(one, Instant(0), begun=0.0, steps_before=0)}
-    summary = board.summary(running, [two], Outcome([], {}, []))
+    summary = board.summary(running, Waiting([two], tmp_path), Outcome([], {}, []))
     assert summary.endswith("; 30 s to go")  # 10 s, then 20 s
 
 
@@ -303,10 +312,10 @@ def test_the_first_step_is_a_speed(tmp_path: Path, clock: list[float]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("x-seed3", "x"), ("a-seedling-seed3", "a-seedling"), ("theory", "theory")]
+    ("name", "of"), [("x-seed3", "x"), ("a-seedling-seed3", "a-seedling"), ("theory", "theory")]
 )
-def test_the_kind_of_a_job_is_its_name_without_the_seed(name: str, kind: str) -> None:
-    assert runner.kind(Step(name)) == kind
+def test_the_kind_of_a_job_is_its_name_without_the_seed(name: str, of: str) -> None:
+    assert kind(Step(name)) == of
 
 
 def test_the_time_of_a_finished_job_is_that_of_its_kind(tmp_path: Path) -> None:
@@ -320,7 +329,7 @@ def test_the_time_of_a_finished_job_is_that_of_its_kind(tmp_path: Path) -> None:
 def test_the_board_is_gone_when_the_last_jobs_were_skipped(tmp_path: Path) -> None:
     screen = Terminal()
     run_jobs([B], tmp_path, InThisProcess(failing=["a"]), screen=screen)
-    assert screen.getvalue().endswith("1 failed, 1 skipped; 0 s to go\n\x1b[1F\x1b[J")
+    assert screen.getvalue().endswith("\x1b[2F\x1b[JFAILED  a: bcq: no luck\n")
 
 
 def test_a_job_is_skipped_if_one_of_several_that_it_needs_failed(tmp_path: Path) -> None:
@@ -329,15 +338,68 @@ def test_a_job_is_skipped_if_one_of_several_that_it_needs_failed(tmp_path: Path)
     assert [job.name for job in outcome.done] == ["d"]
 
 
-def test_the_runner_rests_between_two_looks(
+def test_the_runner_rests_longer_while_nothing_happens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rests: list[float] = []
     fake = SimpleNamespace(monotonic=time.monotonic, sleep=rests.append)
     monkeypatch.setattr(runner, "time", fake)
-    monkeypatch.setattr(runner, "POLL", 0.25)
-    run([A], tmp_path, InThisProcess())
-    assert rests == [0.25, 0.25]  # it ends at the second look
+    monkeypatch.setattr(runner, "POLL", 0.015)
+    monkeypatch.setattr(Instant, "last_look", 4)
+    run([B], tmp_path, InThisProcess())
+    assert rests == [0.005, 0.01, 0.015, 0.015] * 2  # and short again after a job has ended
+
+
+class Nothing(InThisProcess):
+    """An engine without work: jobs are done when they are started."""
+
+    def start(self, job: Job, folder: Path, slot: int) -> Instant:
+        (folder / directory_name(job) / "done.json").touch()
+        return Instant(0)
+
+
+@dataclass(frozen=True)
+class Counted(Step):
+    """Counts how often somebody asks what a job needs."""
+
+    asked: list[str] = field(default_factory=list, hash=False, compare=False)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "needs":
+            object.__getattribute__(self, "asked").append(name)
+        return object.__getattribute__(self, name)
+
+
+def layered(count: int, asked: list[str]) -> list[Job]:
+    """A tenth of the jobs need nothing, and every other one needs two of them."""
+    first: list[Job] = [Counted(f"a{i}", asked=asked) for i in range(count // 10)]
+    rest = range(count - len(first))
+    needs = [(first[i % len(first)], first[(i + 1) % len(first)]) for i in rest]
+    return [*first, *(Counted(f"b{i}", needs[i], asked=asked) for i in rest)]
+
+
+def test_the_runners_own_work_grows_as_the_jobs_do(tmp_path: Path) -> None:
+    looks = []
+    for count in (30, 300):
+        asked: list[str] = []
+        jobs = layered(count, asked)
+        outcome, _ = run(jobs, tmp_path / str(count), Nothing(slots=3))
+        assert len(outcome.done) == count
+        looks.append(len(asked) / count)
+    assert looks[1] <= 1.2 * looks[0]
+
+
+def test_a_freed_slot_is_used_again_and_the_first_one_first(tmp_path: Path) -> None:
+    engine, slots = InThisProcess(slots=3), list[int]()
+    start = engine.start
+
+    def noted(job: Job, folder: Path, slot: int) -> Instant:
+        slots.append(slot)
+        return start(job, folder, slot)
+
+    engine.start = noted  # type: ignore[method-assign]
+    run([Step(str(i)) for i in range(7)], tmp_path, engine)
+    assert slots == [0, 1, 2, 0, 1, 2, 0]
 
 
 class Slow(Terminal):
@@ -354,7 +416,7 @@ def test_what_is_said_and_drawn_is_seen_at_once(tmp_path: Path) -> None:
     board = Board(1, tmp_path, screen)
     board.say("a line")
     assert screen.shown == "a line\n"
-    board.show({}, [A], Outcome([], {}, []))
+    board.show({}, Waiting([A], tmp_path), Outcome([], {}, []))
     assert screen.shown.endswith("0 of 1 jobs done, 0 failed, 0 skipped; at least 0 s to go\n")
 
 
@@ -529,7 +591,8 @@ from bcq.experiments.runner import LocalProcesses, run_jobs
 run_jobs([{long!r}], Path({str(tmp_path)!r}), LocalProcesses(), screen=sys.stdout)
 """
     process = subprocess.Popen([sys.executable, "-c", code])
-    lock = tmp_path / directory_name(long) / "batch.hdf5.partial" / "progress.json"
+    notes = Path("generation-1", directory_name(long), "batch.hdf5.partial", "progress.json")
+    lock = tmp_path / directory_name(long) / notes
     deadline = time.monotonic() + 60
     while not lock.exists() and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -8,6 +8,7 @@ from tyro.conf import Positional
 from tyro.extras import SubcommandApp
 
 from bcq.cli.verbs import CONTINUES, Verb
+from bcq.experiments.engines import EngineChoice, EngineName
 from bcq.paper.presets import ExperimentName, PresetName
 
 
@@ -82,6 +83,17 @@ class Reproduce(Verb):
     out: Path | None = None
     """folder of all results; if not given, runs/reproduce-PRESET;
     finished jobs in it are not repeated, interrupted jobs continue"""
+    engine: EngineName = "local"
+    """local (a process for each core of this machine) or ray (the nodes of a Ray cluster, which
+    share the folder of the results; needs the extra ray)"""
+    address: str | None = None
+    """address of the Ray cluster, such as 10.0.0.1:6379; if not given, the one that runs on this
+    machine, else a new one that ends with this command"""
+    store: str | None = None
+    """object store that results travel through if the nodes of a Ray cluster share no folder, such
+    as s3://bucket/results; needs the extra store"""
+    gpus: float = 0.0
+    """share of a GPU that each job gets in a Ray cluster, such as 0.25; if 0, it gets a core"""
     dry_run: bool = False
     """list the jobs with an estimate of their time and disk space, but do not run them"""
     check: bool = False
@@ -97,7 +109,8 @@ class Reproduce(Verb):
         elif self.dry_run:
             reproduce.dry_run(self.preset, self.experiments, self.env, out)
         else:
-            reproduce.reproduce(self.preset, self.experiments, self.env, out)
+            engine = EngineChoice(self.engine, self.address, self.gpus, self.store)
+            reproduce.reproduce(self.preset, self.experiments, self.env, out, engine)
 
 
 def demos() -> SubcommandApp:

@@ -1,10 +1,9 @@
 """`bcq sweep` and `bcq compare`."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from tyro.conf import Fixed, Positional, Suppress
 
@@ -14,10 +13,10 @@ from bcq.data.dataset import Dataset
 from bcq.data.opening import open_batch
 from bcq.experiments.comparison import JudgeRun, compare, find_runs, measure
 from bcq.experiments.comparison_report import NAME, write_comparison
+from bcq.experiments.engines import EngineChoice, EngineName
 from bcq.experiments.file_jobs import LoggedFile, judge_by
 from bcq.experiments.grids import combinations
 from bcq.experiments.jobs import with_needs
-from bcq.experiments.runner import Engine, LocalProcesses
 from bcq.experiments.sweeps import (
     JOBS,
     Plan,
@@ -34,9 +33,6 @@ from bcq.runs.directory import Run
 from bcq.runs.schedules import Schedule
 from bcq.system import progress
 from bcq.system.errors import InputError
-
-EngineName = Literal["local"]
-ENGINES: dict[EngineName, Callable[[], Engine]] = {"local": LocalProcesses}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +60,11 @@ class Sweep(Learning[Config]):
     """settings of the algorithm to vary, as in max_perturbation=0,0.05,0.5 discount=0.9,0.99;
     every combination is tried; sizes are written as in hidden_sizes=64x64,256x256"""
     engine: EngineName = "local"
-    """where jobs run: one process on each core of this machine"""
+    """local (a process for each core of this machine) or ray (the nodes of a Ray cluster, which
+    share the folder of the results; needs the extra ray)"""
+    address: str | None = None
+    """address of the Ray cluster, such as 10.0.0.1:6379; if not given, the one that runs on this
+    machine, else a new one that ends with this command"""
     dry_run: bool = False
     """list the jobs, but do not run them"""
     schedule: SweepSchedule = field(default_factory=SweepSchedule)
@@ -84,7 +84,8 @@ class Sweep(Learning[Config]):
                 "episodes aside with --hold-out 0.2"
             )
         progress.say(f"{len(with_needs(jobs))} jobs, in {self.out / JOBS}")
-        outcome = run(jobs, self.out, ENGINES[self.engine](), sys.stdout)
+        with EngineChoice(self.engine, self.address).opened(self.out / JOBS) as engine:
+            outcome = run(jobs, self.out, engine, sys.stdout)
         if plan.is_ranked and outcome.done:
             show(compare_in(self.out), self.out)
         require_success(outcome, self.out)

@@ -168,7 +168,8 @@ def find_runs(paths: Sequence[Path]) -> list[Run]:
                 raise InputError(f"{path}: learned online, not from a batch")
             found[path.resolve()] = run
             continue
-        inside = [*path.glob("*/config.json"), *path.glob("jobs/*/config.json")]
+        places = ("*", "jobs/*", "jobs/*/generation-*/*")  # the last: of jobs that still run
+        inside = [each for place in places for each in path.glob(f"{place}/config.json")]
         runs = [Run.open(each.parent) for each in sorted(inside)]
         offline = [run for run in runs if isinstance(run.config.dataset, LoggedBatch)]
         if not offline:

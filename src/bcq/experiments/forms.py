@@ -10,6 +10,7 @@ from bcq.experiments.file_jobs import FILE_JOBS, file_job
 from bcq.experiments.jobs import Job, directory_name
 from bcq.experiments.judged import Judging, judged_in
 from bcq.experiments.kinds import Batch, Experts, OnlineAgent, Theory, Training
+from bcq.experiments.storage import workplace
 from bcq.runs.directory import last_step
 from bcq.runs.schedules import BehaviourSchedule, Schedule
 from bcq.system.errors import InputError
@@ -52,7 +53,7 @@ def paper_job(told: Row) -> Any:
 
 def steps_done(job: Job, folder: Path) -> int:
     """The number of steps that are done, according to its folder."""
-    directory = folder / directory_name(job)
+    directory = workplace(folder / directory_name(job))
     with suppress(InputError):  # not started, or just finished
         match job:
             case Batch():

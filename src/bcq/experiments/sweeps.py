@@ -11,11 +11,12 @@ from bcq.data.bounds import TaskSpec
 from bcq.data.dataset import Dataset
 from bcq.data.scaling import ScalingChoice
 from bcq.data.splits import HoldOut
+from bcq.experiments.board import Outcome
 from bcq.experiments.comparison import compare, find_runs, measure
 from bcq.experiments.comparison_report import write_comparison
 from bcq.experiments.file_jobs import FileTraining, JudgedTraining, LoggedFile
 from bcq.experiments.jobs import Job, fingerprint, is_finished, with_needs
-from bcq.experiments.runner import Engine, Outcome, run_jobs
+from bcq.experiments.runner import Engine, run_jobs
 from bcq.judging.candidates import DISCOUNT
 from bcq.judging.values import LEAST_EPISODES
 from bcq.runs.schedules import Schedule

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bcq.experiments.engines import EngineChoice
 from bcq.experiments.estimate import estimate
 from bcq.experiments.jobs import Job, fingerprint, is_finished, with_needs
 from bcq.experiments.judged import Judging
@@ -35,6 +36,7 @@ def reproduce(
     names: tuple[ExperimentName, ...],
     environments: tuple[str, ...],
     out: Path,
+    engine: EngineChoice | None = None,
 ) -> None:
     """Runs what is neither done nor recorded yet, then writes records, figures, table and claims.
 
@@ -47,7 +49,8 @@ def reproduce(
         print(f"{len(jobs) - len(left)} of them are not repeated: {out} has the records")
     experiments = experiments_of(PRESETS[preset])
     try:
-        outcome = run_jobs(left, out / "jobs", LocalProcesses(), screen=sys.stdout)
+        with (engine or EngineChoice()).opened(out / "jobs") as opened:
+            outcome = run_jobs(left, out / "jobs", opened, screen=sys.stdout)
     except InterruptionError:
         write_results(experiments, out)  # so that another machine can continue
         raise

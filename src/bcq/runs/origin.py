@@ -52,11 +52,11 @@ class Origin:
         ]
 
 
-def use_compilation_cache() -> None:
-    """Stores compiled code on disk, so that the next start is fast."""
+def use_compilation_cache(folder: Path | None = None) -> None:
+    """Stores compiled code on disk, in the user's cache or this folder: the next start is fast."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     options = {
-        "jax_compilation_cache_dir": str(home / "bcq" / "compiled"),
+        "jax_compilation_cache_dir": str((folder or home / "bcq") / "compiled"),
         "jax_persistent_cache_min_compile_time_secs": 0.1,
     }
     for name, value in options.items():

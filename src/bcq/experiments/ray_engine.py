@@ -1,0 +1,285 @@
+"""Jobs as tasks of a Ray cluster. Only this file imports Ray, and only when it is asked for."""
+
+import os
+import signal
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from bcq.experiments.jobs import Job, directory_name, with_needs
+from bcq.experiments.leases import LEASE, newest
+from bcq.experiments.object_store import ObjectStore, opened
+from bcq.experiments.storage import SharedFolder
+from bcq.system.errors import BCQError, InputError
+from bcq.system.files import Row, make_directory
+
+RETRIES = 5  # of a job whose process or node dies
+CALLS = 16  # jobs that a process does before a new one takes its place, and its memory is freed
+SAVING = 60.0  # seconds that a job has to save and stop
+ANSWER = 60.0  # seconds that a node has to answer when it is looked at
+REACH = 5.0  # seconds to reach an address
+
+
+def imported() -> Any:
+    """Ray, without reports to its makers and with few words."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # as it will be; else it warns
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # or a node that dies prints pages
+    os.environ.setdefault("RAY_worker_niceness", "0")  # as our own workers; Ray's usual one is 15
+    try:
+        import ray  # noqa: PLC0415 - an extra, and it takes a second
+        import ray.exceptions  # noqa: PLC0415
+        import ray.util.scheduling_strategies  # noqa: PLC0415
+    except ImportError as error:
+        raise InputError("Ray is not installed", option="ray") from error
+    return ray
+
+
+@dataclass(frozen=True)
+class RayTask:
+    """A job in the cluster: it waits for a node, runs, or is run again on another one."""
+
+    ray: Any
+    reference: Any
+    answer: "Future[str]"
+    job: Job
+    folder: Path
+    store: ObjectStore | None = None
+
+    def poll(self) -> int | None:
+        """0 if it ended well, 1 if not."""
+        if not self.answer.done():
+            return None
+        try:
+            line = self.answer.result()
+            if self.store is not None and not line:
+                self.store.fetch(self.job, self.folder)
+            elif self.store is not None:
+                self.note(line)
+        except self.ray.exceptions.RayError as error:
+            line = f"lost by the cluster, also when repeated: {' '.join(str(error).split())[:300]}"
+            self.note(line)
+        except BCQError as error:
+            line = str(error)
+            self.note(line)
+        return 1 if line else 0
+
+    def note(self, line: str) -> None:
+        """Writes what no worker could write to the job's folder."""
+        path = self.folder / directory_name(self.job) / "output.txt"
+        with suppress(OSError), path.open("a") as output:
+            output.write(f"bcq: {line}\n")
+
+    def stop(self) -> None:
+        """Asks it to save and stop; kills it if it does not."""
+        for force in (False, True):
+            with suppress(self.ray.exceptions.RayError, ValueError):
+                self.ray.cancel(self.reference, force=force)
+            if wait([self.answer], SAVING).done:
+                return
+
+    def where(self) -> str:
+        """The node that has the job, and how often it was begun."""
+        with suppress(BCQError):
+            storage = self.store or SharedFolder(self.folder)
+            number, claim = newest(storage.place(self.job))
+            if number and "done" not in claim:
+                again = f", begun {number} times" if number > 1 else ""
+                return f"on {claim.get('host')}{again}"
+        return "waits for a node"
+
+
+@dataclass
+class RayCluster:
+    """Every job is a task; the cluster finds the node."""
+
+    ray: Any
+    gpus: float = 0.0  # that a job has, such as 0.25; 0: it computes on one core
+    lease: float = LEASE
+    store: str | None = None  # address of an object store; None: all nodes see the folder
+    counted: float = field(default=0.0, init=False)
+    known: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        resources = {"num_gpus": self.gpus} if self.gpus else {"num_cpus": 1}
+        self.task = self.ray.remote(
+            **resources, max_retries=RETRIES, retry_exceptions=False, max_calls=CALLS
+        )(task())
+        self.opened = None if self.store is None else ObjectStore(*opened(self.store))
+
+    @property
+    def slots(self) -> int:
+        """As many as the nodes have, which may come and go."""
+        if time.monotonic() - self.counted > 1:
+            self.counted = time.monotonic()
+            resources = self.ray.cluster_resources()
+            share = resources.get("GPU", 0) / self.gpus if self.gpus else resources.get("CPU", 0)
+            self.known = int(share)
+        return self.known
+
+    def start(self, job: Job, folder: Path, slot: int) -> RayTask:
+        """Hands a job to the cluster."""
+        del slot
+        if self.opened is not None:
+            for need in with_needs(job.needs):  # may have been made on this machine
+                self.opened.offer(need, folder)
+        words = (job.as_json(), str(folder.resolve()), self.lease, self.gpus, self.store)
+        reference = self.task.options(name=job.name).remote(*words)
+        return RayTask(self.ray, reference, reference.future(), job, folder, self.opened)
+
+
+def task() -> Callable[[Row, str, float, float, str | None], str]:
+    """What a node does. Sent as code, so that it can tell that a node has no bcq."""
+
+    def run(told: Row, folder: str, lease: float, gpus: float, store: str | None) -> str:
+        import os  # noqa: PLC0415 - on another machine
+        import socket  # noqa: PLC0415
+
+        import ray  # noqa: PLC0415
+
+        host = f"{socket.gethostname()}-{ray.get_runtime_context().get_node_id()[:6]}"
+        if not gpus:
+            os.environ.setdefault("JAX_PLATFORMS", "cpu")
+        elif gpus < 1:
+            os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        try:
+            from bcq.experiments.cores import on_a_free_core  # noqa: PLC0415
+
+            with on_a_free_core():  # before JAX makes its threads
+                from bcq.experiments.ray_worker import do  # noqa: PLC0415
+
+                return do(told, folder, lease, host, store)
+        except ImportError as error:
+            return f"node {host} cannot import bcq: {error}"
+
+    return run
+
+
+@contextmanager
+def connected(
+    address: str | None,
+    folder: Path,
+    *,
+    gpus: float = 0.0,
+    store: str | None = None,
+    lease: float = LEASE,
+) -> Iterator[RayCluster]:
+    """The cluster at an address, or one on this machine. It is left, and ended if it is ours."""
+    ray = imported()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    reach(ray, address)
+    for number, handler in handlers.items():  # Ray sets its own
+        signal.signal(number, handler)
+    try:
+        examine(ray, folder, shared=store is None)
+        engine = RayCluster(ray, gpus=gpus, lease=lease, store=store)
+        if not engine.slots:
+            what = "GPU" if gpus else "CPU"
+            raise InputError(f"the Ray cluster has no node with a {what} for a job")
+        yield engine
+    finally:
+        ray.shutdown()
+
+
+def reach(ray: Any, address: str | None) -> None:
+    """Connects, or says in one line why not."""
+    missing = InputError(
+        f"no Ray cluster at {address}; `ray start --head` starts one and prints its address"
+    )
+    if address not in (None, "auto", "local"):
+        host, _, port = str(address).rpartition(":")
+        if not host or not port.isdecimal() or "/" in host:
+            raise InputError(
+                f"{address}: is not the address of a Ray cluster, such as 10.0.0.1:6379"
+            )
+        try:
+            socket.create_connection((host, int(port)), REACH).close()
+        except (OSError, OverflowError) as error:
+            raise missing from error
+    try:
+        ray.init(
+            address=address,
+            include_dashboard=False if address in (None, "local") else None,
+            log_to_driver=False,
+            logging_level="ERROR",
+        )
+    except ConnectionError as error:
+        raise missing from error
+    except (RuntimeError, ValueError, self_made(ray)) as error:
+        line = " ".join(str(error).split())[:300]
+        raise InputError(f"the Ray cluster at {address} cannot be used: {line}") from error
+
+
+def self_made(ray: Any) -> type[Exception]:
+    """The errors of Ray."""
+    found: type[Exception] = ray.exceptions.RayError
+    return found
+
+
+def examine(ray: Any, folder: Path, *, shared: bool = True) -> None:
+    """Refuses a cluster with a node that lacks this software or does not see the folder."""
+    make_directory(folder)
+    token = folder.resolve() / f".seen-{uuid.uuid4().hex}"
+    token.touch()
+    try:
+        look = ray.remote(num_cpus=0, max_retries=0)(probe())
+        nodes = [node for node in ray.nodes() if node["Alive"]]
+        near = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+        answers = {
+            f"{node['NodeManagerHostname']}-{node['NodeID'][:6]}": look.options(
+                scheduling_strategy=near(node["NodeID"], soft=False)
+            ).remote(str(token))
+            for node in nodes
+        }
+        for name, answer in answers.items():
+            try:
+                found = ray.get(answer, timeout=ANSWER)
+                require_usable(name, found if shared else {**found, "sees": True}, folder)
+            except ray.exceptions.RayError as error:
+                words = " ".join(str(error).split())[:200]
+                raise InputError(f"node {name} of the cluster does not answer: {words}") from error
+    finally:
+        token.unlink(missing_ok=True)
+
+
+def probe() -> Callable[[str], Row]:
+    """Looks at a node. Sent as code, since the node may not have bcq."""
+
+    def look(token: str) -> Row:
+        from importlib import import_module  # noqa: PLC0415 - on another machine
+        from importlib.metadata import version  # noqa: PLC0415
+        from pathlib import Path  # noqa: PLC0415
+
+        try:
+            import_module("bcq")
+            found = {name: version(name) for name in ("bcq", "jax")}
+        except ImportError:
+            found = {}
+        return {"versions": found, "sees": Path(token).exists()}
+
+    return look
+
+
+def require_usable(name: str, found: Row, folder: Path) -> None:
+    """Refuses a node that would give other numbers, or none."""
+    if not found["versions"]:
+        raise InputError(f"node {name} of the cluster has no bcq; install the same version there")
+    for package, there in found["versions"].items():
+        if there != version(package):
+            raise InputError(
+                f"node {name} of the cluster has {package} {there}, this machine has "
+                f"{version(package)}; install the same version everywhere"
+            )
+    if not found["sees"]:
+        raise InputError(
+            f"node {name} of the cluster does not see {folder.resolve()}; all nodes must share "
+            "the folder of the results under the same path, or use an object store",
+            option="out",
+        )
