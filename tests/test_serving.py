@@ -40,7 +40,7 @@ from test_export import make_run, run_onnx
 
 pytestmark = pytest.mark.usefixtures("own_compilation_cache")
 ROW = [0.5, -1.0, 2.0, 0.25]
-NAMES = ["inside", "reward", "<img src=x>", "x*"]  # of which one is a column of every log
+NAMES = ["inside", "reward", "<img src=x>", "in*"]  # of which one is a column of every log
 Ask = Callable[..., tuple[int, Any]]
 
 
@@ -116,7 +116,7 @@ def test_one_observation_or_many_by_name_or_position(ask: Ask, exported: dict[st
     assert one.keys() == {"policy", "action", "valid", "inside"}
     np.testing.assert_allclose(one["action"], expected["action"][0], rtol=1e-6)
     assert (one["valid"], one["inside"]) == (True, bool(expected["inside"][0]))
-    named = {"x*": 0.25, "reward": -1, "inside": 0.5, "<img src=x>": 2}  # in any order
+    named = {"in*": 0.25, "reward": -1, "inside": 0.5, "<img src=x>": 2}  # in any order
     status, many = ask("/act", [{"observation": named}, {"observation": [9.0] * 4}])
     assert status == 200
     assert many["policy"] == one["policy"]
@@ -462,7 +462,7 @@ def test_a_log_is_the_next_batch(
         assert dataset.permitted is not None
         assert dataset.permitted.all()
     names = checked.columns.names
-    assert names["observations"] == ("inside", "observation_1", "<img src=x>", "x*")
+    assert names["observations"] == ("inside", "observation_1", "<img src=x>", "in*")
     assert "1 rows are left out" in " ".join(map(str, checked.columns.findings))
     main(["inspect", str(folder)])
     assert "60" in capsys.readouterr().out

@@ -103,6 +103,7 @@ def server_of(service: Service) -> Server:
         http=Connection,
         ws="none",
         lifespan="off",
+        log_config=None,  # uvicorn's own closes the handlers of other libraries
         log_level="error",
         access_log=False,
         server_header=False,
