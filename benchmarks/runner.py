@@ -83,7 +83,7 @@ def on_ray(count: int) -> None:
             for job in jobs[count + 10 :]:
                 perform(job, folder)
             own = (time.perf_counter() - begun) / 50
-        with connected("local", folder) as engine:
+        with connected(None, folder) as engine:
             slots = engine.slots
             run_jobs(jobs[-slots:], folder / "first", engine, screen=io.StringIO())  # it imports
             begun = time.perf_counter()

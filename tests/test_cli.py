@@ -27,6 +27,7 @@ from bcq.cli.training import as_text
 from bcq.cli.verbs import beside, say_choices
 from bcq.collection.experts import Expert
 from bcq.data.bounds import ActionBounds, Choices, TaskSpec
+from bcq.experiments.engines import EngineChoice
 from bcq.paper import reproduce
 from bcq.runs.schedules import Schedule
 from bcq.system.errors import InterruptionError
@@ -714,7 +715,8 @@ def test_reproduce_runs_or_lists_or_judges(
         monkeypatch.setattr(reproduce, name, lambda *given, name=name: called.append((name, given)))
     parsed("reproduce", "theory", "--preset", "smoke", "--env", "Hopper-v5", *options)()
     plan = () if function == "show" else ("smoke", ("theory",), ("Hopper-v5",))
-    assert called == [(function, (*plan, Path(out)))]
+    engine = (EngineChoice(),) if function == "reproduce" else ()
+    assert called == [(function, (*plan, Path(out), *engine))]
 
 
 # What goes wrong inside

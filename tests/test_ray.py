@@ -32,8 +32,7 @@ from bcq.experiments.runner import run_jobs
 from bcq.experiments.storage import workplace
 from bcq.runs.schedules import Schedule
 from bcq.system.errors import InputError
-
-os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # every address is 127.0.0.1
+from ray_cluster import LOOPBACK, ClusterProcess
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 AWS = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": "us-east-1"}
@@ -53,30 +52,28 @@ SAME = ("batch.json", "metrics.jsonl", "episodes.jsonl", "measures.json", "step-
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
+def cluster() -> Iterator[ClusterProcess]:
     """A head that does no work, and two nodes with a core each."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
     host, port = server.get_host_and_port()
-    os.environ.update(AWS | {"AWS_ENDPOINT_URL": f"http://{host}:{port}"})  # for the nodes too
-    ray_engine.imported()
-    from ray.cluster_utils import Cluster  # noqa: PLC0415 - an extra
-
-    head = {"num_cpus": 0, "include_dashboard": False}
-    found = Cluster(initialize_head=True, head_node_args=head)
+    os.environ.update(AWS | LOOPBACK | {"AWS_ENDPOINT_URL": f"http://{host}:{port}"})
+    found = ClusterProcess()
     try:
         for _ in range(2):
-            found.add_node(num_cpus=1)
+            found.add()
         yield found
     finally:
-        found.shutdown()  # type: ignore[no-untyped-call]
+        found.shutdown()
         server.stop()
-        for name in (*AWS, "AWS_ENDPOINT_URL"):
+        for name in (*AWS, *LOOPBACK, "AWS_ENDPOINT_URL"):
             del os.environ[name]
 
 
 @pytest.fixture(scope="module")
-def engine(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
+def engine(
+    cluster: ClusterProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RayCluster]:
     """One connection for all tests: workers are kept and need not import everything again."""
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with connected(cluster.address, tmp_path_factory.mktemp("jobs"), lease=LEASE) as engine:
@@ -126,7 +123,7 @@ def test_the_cluster_gives_what_this_machine_gives(engine: RayCluster, tmp_path:
 
 @needs_ray
 def test_a_job_goes_on_elsewhere_when_its_node_dies(
-    engine: RayCluster, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: RayCluster, cluster: ClusterProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(boards, "EVERY", 0.1)
     job = replace(SHORT, schedule=replace(SHORT.schedule, steps=20_000, checkpoint_every=1_000))
@@ -136,15 +133,15 @@ def test_a_job_goes_on_elsewhere_when_its_node_dies(
         path = workplace(directory) / "checkpoint.json"
         return int(json.loads(path.read_text())["step"]) if path.exists() else 0
 
-    with ThreadPoolExecutor() as pool:  # nodes must be started in the main thread
+    with ThreadPoolExecutor() as pool:
         running = pool.submit(run, [job], tmp_path, engine)
         until(lambda: checkpoint() >= 2_000)
         host = claims(tmp_path, job)[0]["host"]
-        (node,) = [node for node in cluster.worker_nodes if node.node_id[:6] == host[-6:]]
-        cluster.remove_node(node, allow_graceful=False)
+        (node,) = [one["NodeID"] for one in engine.ray.nodes() if one["NodeID"][:6] == host[-6:]]
+        cluster.remove(node)
         kept = checkpoint()
         outcome, printed = running.result()
-    cluster.add_node(num_cpus=1)
+    cluster.add()
     assert outcome.failed == {}
     first, second, end = claims(tmp_path, job)
     assert first["host"] != second["host"]
@@ -176,7 +173,7 @@ def test_a_stopped_job_saves_first(engine: RayCluster, tmp_path: Path) -> None:
 
 @needs_ray
 def test_a_node_that_cannot_do_the_jobs_is_refused_in_a_line(
-    engine: RayCluster, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: RayCluster, cluster: ClusterProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(Path, "touch", lambda self: None)  # as if it were on another disk
@@ -184,12 +181,12 @@ def test_a_node_that_cannot_do_the_jobs_is_refused_in_a_line(
             ray_engine.examine(engine.ray, tmp_path)
     (tmp_path / "without" / "bcq").mkdir(parents=True)
     (tmp_path / "without" / "bcq" / "__init__.py").write_text("raise ImportError('none here')")
-    node = cluster.add_node(num_cpus=1, env_vars={"PYTHONPATH": str(tmp_path / "without")})
+    node = cluster.add(str(tmp_path / "without"))
     try:
         with pytest.raises(InputError, match=r"has no bcq; install the same version there"):
             ray_engine.examine(engine.ray, tmp_path)
     finally:
-        cluster.remove_node(node, allow_graceful=False)
+        cluster.remove(node)
     assert list(tmp_path.glob(".seen-*")) == []
 
 

@@ -3,11 +3,13 @@
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -25,10 +27,18 @@ CALLS = 16  # jobs that a process does before a new one takes its place, and its
 SAVING = 60.0  # seconds that a job has to save and stop
 ANSWER = 60.0  # seconds that a node has to answer when it is looked at
 REACH = 5.0  # seconds to reach an address
+OWN = """
+import sys, ray
+started = ray.init("local", include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+print(started.address_info["gcs_address"], flush=True)
+sys.stdin.read()
+"""
 
 
-def imported() -> Any:
-    """Ray, without reports to its makers and with few words."""
+def imported(*, loopback: bool = False) -> Any:
+    """Ray, without reports to its makers and with few words; reachable from outside, or not."""
+    if loopback:  # whatever the name says, it makes every address 127.0.0.1
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # as it will be; else it warns
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # or a node that dies prints pages
@@ -172,44 +182,78 @@ def connected(
     lease: float = LEASE,
 ) -> Iterator[RayCluster]:
     """The cluster at an address, or one on this machine. It is left, and ended if it is ours."""
-    ray = imported()
+    known = address or running_here()
+    ray = imported(loopback=known is None or known.startswith(("127.", "localhost:")))
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    reach(ray, address)
-    for number, handler in handlers.items():  # Ray sets its own
-        signal.signal(number, handler)
+    with started() if known is None else nullcontext(known) as there:
+        reach(ray, there)
+        for number, handler in handlers.items():  # Ray sets its own
+            signal.signal(number, handler)
+        try:
+            examine(ray, folder, shared=store is None)
+            engine = RayCluster(ray, gpus=gpus, lease=lease, store=store)
+            if not engine.slots:
+                what = "GPU" if gpus else "CPU"
+                raise InputError(f"the Ray cluster has no node with a {what} for a job")
+            yield engine
+        finally:
+            ray.shutdown()
+
+
+def running_here() -> str | None:
+    """The address of the cluster that this machine is a node of, if there is one."""
+    note = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
+    known = os.environ.get("RAY_ADDRESS") or (note.read_text().strip() if note.exists() else "")
+    return known if known and is_reachable(known) else None
+
+
+@contextmanager
+def started() -> Iterator[str]:
+    """A cluster of this machine alone, which ends with the block, and its address.
+
+    Another process starts it: Ray forks, which is not safe in a process that uses JAX. It ends the
+    cluster when its input ends, also if this process is killed.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", OWN],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
     try:
-        examine(ray, folder, shared=store is None)
-        engine = RayCluster(ray, gpus=gpus, lease=lease, store=store)
-        if not engine.slots:
-            what = "GPU" if gpus else "CPU"
-            raise InputError(f"the Ray cluster has no node with a {what} for a job")
-        yield engine
+        assert process.stdout is not None
+        words = process.stdout.readline().split()
+        if not words:
+            raise InputError("Ray does not start on this machine; try `ray start --head`")
+        yield words[-1]
     finally:
-        ray.shutdown()
+        process.communicate(timeout=SAVING)
 
 
-def reach(ray: Any, address: str | None) -> None:
+def is_reachable(address: str) -> bool:
+    """Whether something listens at an address."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), REACH).close()
+    except (OSError, OverflowError, ValueError):
+        return False
+    return True
+
+
+def reach(ray: Any, address: str) -> None:
     """Connects, or says in one line why not."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "/" in host:
+        raise InputError(f"{address}: is not the address of a Ray cluster, such as 10.0.0.1:6379")
     missing = InputError(
         f"no Ray cluster at {address}; `ray start --head` starts one and prints its address"
     )
-    if address not in (None, "auto", "local"):
-        host, _, port = str(address).rpartition(":")
-        if not host or not port.isdecimal() or "/" in host:
-            raise InputError(
-                f"{address}: is not the address of a Ray cluster, such as 10.0.0.1:6379"
-            )
-        try:
-            socket.create_connection((host, int(port)), REACH).close()
-        except (OSError, OverflowError) as error:
-            raise missing from error
+    if not is_reachable(address):
+        raise missing
     try:
-        ray.init(
-            address=address,
-            include_dashboard=False if address in (None, "local") else None,
-            log_to_driver=False,
-            logging_level="ERROR",
-        )
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except ConnectionError as error:
         raise missing from error
     except (RuntimeError, ValueError, self_made(ray)) as error:
