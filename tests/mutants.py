@@ -1359,12 +1359,6 @@ MUTANTS = [
         "test_leases.py",
     ),
     Mutant(
-        "experiments/ray_engine.py",
-        "            with on_a_free_core():  # before",
-        "            if True:  # before",
-        "test_ray.py",
-    ),
-    Mutant(
         "experiments/worker.py",
         "        stay_on(int(core[0]))\n",
         "        pass\n",

@@ -34,6 +34,7 @@ def address(server: str, monkeypatch: pytest.MonkeyPatch, request: Any) -> str:
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_ENDPOINT_URL", server)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    fsspec.get_filesystem_class("s3").clear_instance_cache()  # one may know another server
     store = fsspec.filesystem("s3", endpoint_url=server)
     if not store.exists("bucket"):
         store.mkdir("bucket")
