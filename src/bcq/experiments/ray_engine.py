@@ -1,6 +1,7 @@
 """Jobs as tasks of a Ray cluster. Only this file imports Ray, and only when it is asked for."""
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +45,10 @@ def imported(*, loopback: bool = False) -> Any:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # as it will be; else it warns
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # or a node that dies prints pages
     os.environ.setdefault("RAY_worker_niceness", "0")  # as our own workers; Ray's usual one is 15
-    try:
-        import ray  # noqa: PLC0415 - an extra, and it takes a second
-        import ray.exceptions  # noqa: PLC0415
-        import ray.util.scheduling_strategies  # noqa: PLC0415
-    except ImportError as error:
-        raise InputError("Ray is not installed", option="ray") from error
+    import ray  # noqa: PLC0415 - an extra, and it takes a second
+    import ray.exceptions  # noqa: PLC0415
+    import ray.util.scheduling_strategies  # noqa: PLC0415
+
     return ray
 
 
@@ -182,10 +182,12 @@ def connected(
     lease: float = LEASE,
 ) -> Iterator[RayCluster]:
     """The cluster at an address, or one on this machine. It is left, and ended if it is ours."""
+    if find_spec("ray") is None:
+        raise InputError("Ray is not installed", option="ray")
     known = address or running_here()
-    ray = imported(loopback=known is None or known.startswith(("127.", "localhost:")))
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     with started() if known is None else nullcontext(known) as there:
+        ray = imported(loopback=there.startswith(("127.", "localhost:")))
         reach(ray, there)
         for number, handler in handlers.items():  # Ray sets its own
             signal.signal(number, handler)
@@ -212,8 +214,12 @@ def started() -> Iterator[str]:
     """A cluster of this machine alone, which ends with the block, and its address.
 
     Another process starts it: Ray forks, which is not safe in a process that uses JAX. It ends the
-    cluster when its input ends, also if this process is killed.
+    cluster when its input ends, also if this process is killed. Who wants to use the cluster must
+    know a word that is made up here: other users of this machine could run code otherwise.
     """
+    own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    before = {name: os.environ.get(name) for name in own}
+    os.environ.update(own, RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_worker_niceness="0")
     process = subprocess.Popen(
         [sys.executable, "-c", OWN],
         stdin=subprocess.PIPE,
@@ -230,6 +236,10 @@ def started() -> Iterator[str]:
         yield words[-1]
     finally:
         process.communicate(timeout=SAVING)
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
 
 
 def is_reachable(address: str) -> bool:
@@ -247,15 +257,16 @@ def reach(ray: Any, address: str) -> None:
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or "/" in host:
         raise InputError(f"{address}: is not the address of a Ray cluster, such as 10.0.0.1:6379")
-    missing = InputError(
-        f"no Ray cluster at {address}; `ray start --head` starts one and prints its address"
-    )
     if not is_reachable(address):
-        raise missing
+        raise InputError(
+            f"no Ray cluster at {address}; `ray start --head` starts one and prints its address"
+        )
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except ConnectionError as error:
-        raise missing from error
+        raise InputError(
+            f"no Ray cluster answers at {address}; if it asks for a token, set RAY_AUTH_TOKEN"
+        ) from error
     except (RuntimeError, ValueError, self_made(ray)) as error:
         line = " ".join(str(error).split())[:300]
         raise InputError(f"the Ray cluster at {address} cannot be used: {line}") from error
