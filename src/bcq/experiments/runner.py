@@ -182,6 +182,7 @@ def start_ready(
 def end(one: Running, waiting: Waiting, outcome: Outcome, folder: Path, board: Board) -> None:
     """Records how a job ended. The jobs that need a failed one are skipped."""
     name = directory_name(one.job)
+    board.tell_place(one)  # a short job may have begun and ended between two pictures
     if is_finished(one.job, folder):
         outcome.done.append(one.job)
         waiting.done(one.job)
