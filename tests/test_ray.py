@@ -17,13 +17,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import fsspec
+import jax
 import pytest
 from moto.server import ThreadedMotoServer
 
 from bcq.algorithms import BCConfig
 from bcq.cli.application import main
 from bcq.experiments import board as boards
-from bcq.experiments import ray_engine
+from bcq.experiments import ray_engine, ray_worker
 from bcq.experiments.board import Outcome
 from bcq.experiments.cores import on_a_free_core
 from bcq.experiments.engines import EngineChoice
@@ -41,6 +42,7 @@ AWS = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGI
 PATIENCE = 120.0
 LEASE = 2.0
 BATCH = Batch("random", "Pendulum-v1", 100, 0)
+NOWHERE = Batch("random", "Nowhere-v0", 50, 0)
 SHORT = Training(
     BCConfig(hidden_sizes=(8,)),
     Schedule(steps=200, seed=1, env="Pendulum-v1", evaluate_every=200, evaluate_episodes=1),
@@ -112,8 +114,7 @@ def until(condition: Callable[[], object]) -> None:
 
 @needs_ray
 def test_the_cluster_gives_what_this_machine_gives(engine: RayCluster, tmp_path: Path) -> None:
-    bad = Batch("random", "Nowhere-v0", 50, 0)
-    outcome, printed = run([SHORT, bad], tmp_path / "ray", engine)
+    outcome, printed = run([SHORT, NOWHERE], tmp_path / "ray", engine)
     assert [job.name for job in outcome.done] == [BATCH.name, SHORT.name]
     for job in (BATCH, SHORT):
         (tmp_path / "here").mkdir(exist_ok=True)
@@ -125,12 +126,12 @@ def test_the_cluster_gives_what_this_machine_gives(engine: RayCluster, tmp_path:
     notes = json.loads((tmp_path / "ray" / directory_name(SHORT) / "done.json").read_text())
     assert notes["threads"] == 1
     # An error of its own is told, and not repeated.
-    assert "Nowhere" in outcome.failed[directory_name(bad)]
-    assert len(claims(tmp_path / "ray", bad)) == 1
+    assert "Nowhere" in outcome.failed[directory_name(NOWHERE)]
+    assert len(claims(tmp_path / "ray", NOWHERE)) == 1
     # A line whenever something changes.
     host = socket.gethostname()
     assert f"running {SHORT.name} on {host}-" in printed
-    assert f"FAILED  {bad.name}: bcq: " in printed
+    assert f"FAILED  {NOWHERE.name}: bcq: " in printed
 
 
 @needs_ray
@@ -184,11 +185,10 @@ def test_a_node_that_cannot_do_the_jobs_is_refused_in_a_line(
 def test_results_travel_through_a_store(engine: RayCluster, tmp_path: Path) -> None:
     fsspec.filesystem("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"]).mkdir("bucket")
     through = RayCluster(engine.ray, lease=LEASE, store="s3://bucket/jobs")
-    bad = Batch("random", "Nowhere-v0", 50, 0)
     perform(BATCH, tmp_path / "ray")  # made on this machine
-    outcome, printed = run([SHORT, bad], tmp_path / "ray", through)
+    outcome, printed = run([SHORT, NOWHERE], tmp_path / "ray", through)
     assert [job.name for job in outcome.done] == [BATCH.name, SHORT.name]
-    assert "Nowhere" in outcome.failed[directory_name(bad)]
+    assert "Nowhere" in outcome.failed[directory_name(NOWHERE)]
     perform(BATCH, tmp_path / "here")
     perform(SHORT, tmp_path / "here")
     for name in SAME[1:]:
@@ -295,6 +295,25 @@ def test_without_ray_a_line_says_what_to_install(
 def test_settings_that_do_not_fit_are_refused(settings: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         EngineChoice(**settings)
+
+
+@pytest.mark.usefixtures("own_compilation_cache")
+def test_a_process_does_not_keep_the_programs_of_its_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    traced = []
+
+    def program(x: jax.Array) -> jax.Array:
+        traced.append(x)
+        return x + 1
+
+    compiled, jobs = jax.jit(program), str(tmp_path / "jobs")
+    for number, (job, error) in enumerate(((BATCH, ""), (NOWHERE, "Nowhere"))):
+        for _ in range(2):
+            compiled(1.0)
+        assert len(traced) == number + 1  # it is kept until a job has ended
+        assert error in ray_worker.do(job.as_json(), jobs, LEASE, "here", None)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system has no such call")

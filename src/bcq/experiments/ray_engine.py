@@ -25,7 +25,7 @@ from bcq.system.errors import BCQError, InputError
 from bcq.system.files import Row, make_directory
 
 RETRIES = 5  # of a job whose process or node dies
-CALLS = 16  # jobs that a process does before a new one takes its place, and its memory is freed
+CALLS = 500  # jobs that a process does before a new one takes its place, should memory be lost
 SAVING = 60.0  # seconds that a job has to save and stop
 ANSWER = 60.0  # seconds that a node has to answer when it is looked at
 REACH = 5.0  # seconds to reach an address

@@ -139,7 +139,7 @@ def run_jobs(jobs: Sequence[Job], folder: Path, engine: Engine, *, screen: TextI
             start_ready(waiting, running, free, folder, engine)
             board.refresh(running, waiting, outcome)
             time.sleep(min(POLL, pause))
-            pause *= 2  # seldom, while nothing happens
+            pause *= 1.2  # seldom, while nothing happens
             if interruption.requested():
                 raise InterruptionError(
                     f"{len(outcome.done)} of {len(everything)} jobs are done, running jobs keep "
