@@ -53,7 +53,7 @@ def timed(directory: Path) -> list[Any]:
     try:
         last = json.loads((directory / "checkpoint.json").read_text())["step"]
         lines = (directory / "timing.jsonl").read_text().splitlines(keepends=True)
-    except FileNotFoundError:  # it has no checkpoint yet, or was moved
+    except (FileNotFoundError, NotADirectoryError):  # no checkpoint yet, moved, or a file
         return []
     rows = [json.loads(line) for line in lines if line.endswith("\n")]
     return [row for row in rows if row["step"] <= last]
