@@ -115,14 +115,18 @@ class Board:
             self.drawn = len(lines)
             return
         for one in running.values():
-            if (place := one.where()) != one.place:
-                one.place = place
-                self.say(f"running {one.job.name} {place}")
+            self.tell_place(one)
         if time.monotonic() - self.said >= progress.EVERY:
             self.said = time.monotonic()
             before, self.summed_up = self.summed_up, self.summary(running, waiting, outcome)
             if self.summed_up != before:
                 self.say(self.summed_up)
+
+    def tell_place(self, one: Running) -> None:
+        """Prints where a job runs if that has changed, unless the board shows it anyway."""
+        if not self.live and (place := one.where()) != one.place:
+            one.place = place
+            self.say(f"running {one.job.name} {place}")
 
     def summary(self, running: dict[int, Running], waiting: Waiting, outcome: Outcome) -> str:
         """The progress of all jobs."""

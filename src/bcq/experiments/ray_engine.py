@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from bcq.experiments.jobs import Job, directory_name, with_needs
-from bcq.experiments.leases import LEASE, newest
+from bcq.experiments.leases import LEASE, entry, newest
 from bcq.experiments.object_store import ObjectStore, opened
 from bcq.experiments.storage import SharedFolder
 from bcq.system.errors import BCQError, InputError
 from bcq.system.files import Row, make_directory
 
 RETRIES = 5  # of a job whose process or node dies
-CALLS = 16  # jobs that a process does before a new one takes its place, and its memory is freed
+CALLS = 500  # jobs that a process does before a new one takes its place, should memory be lost
 SAVING = 60.0  # seconds that a job has to save and stop
 ANSWER = 60.0  # seconds that a node has to answer when it is looked at
 REACH = 5.0  # seconds to reach an address
@@ -96,11 +96,14 @@ class RayTask:
                 return
 
     def where(self) -> str:
-        """The node that has the job, and how often it was begun."""
+        """The node that has the job, or had it last, and how often it was begun."""
         with suppress(BCQError):
-            storage = self.store or SharedFolder(self.folder)
-            number, claim = newest(storage.place(self.job))
-            if number and "done" not in claim:
+            place = (self.store or SharedFolder(self.folder)).place(self.job)
+            number, claim = newest(place)
+            if "done" in claim:
+                number = int(claim["done"])
+                claim = place.read(entry(number)) or {}
+            if number:
                 again = f", begun {number} times" if number > 1 else ""
                 return f"on {claim.get('host')}{again}"
         return "waits for a node"
@@ -204,7 +207,8 @@ def connected(
 
 def running_here() -> str | None:
     """The address of the cluster that this machine is a node of, if there is one."""
-    note = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
+    folder = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"  # as Ray does
+    note = Path(folder) / "ray" / "ray_current_cluster"
     known = os.environ.get("RAY_ADDRESS") or (note.read_text().strip() if note.exists() else "")
     return known if known and is_reachable(known) else None
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
+import jax
+
 from bcq.experiments.cores import node_folder
 from bcq.experiments.forms import from_json
 from bcq.experiments.jobs import directory_name
@@ -41,6 +43,8 @@ def do(told: Row, folder: str, lease: float, host: str, store: str | None) -> st
         except Exception as error:
             traceback.print_exc()
             return repr(error)
+        finally:
+            jax.clear_caches()  # type: ignore[no-untyped-call] # or each job adds 24 MB of programs
     return ""
 
 

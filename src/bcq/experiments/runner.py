@@ -139,7 +139,7 @@ def run_jobs(jobs: Sequence[Job], folder: Path, engine: Engine, *, screen: TextI
             start_ready(waiting, running, free, folder, engine)
             board.refresh(running, waiting, outcome)
             time.sleep(min(POLL, pause))
-            pause *= 2  # seldom, while nothing happens
+            pause *= 1.2  # seldom, while nothing happens
             if interruption.requested():
                 raise InterruptionError(
                     f"{len(outcome.done)} of {len(everything)} jobs are done, running jobs keep "
@@ -182,6 +182,7 @@ def start_ready(
 def end(one: Running, waiting: Waiting, outcome: Outcome, folder: Path, board: Board) -> None:
     """Records how a job ended. The jobs that need a failed one are skipped."""
     name = directory_name(one.job)
+    board.tell_place(one)  # a short job may have begun and ended between two pictures
     if is_finished(one.job, folder):
         outcome.done.append(one.job)
         waiting.done(one.job)
