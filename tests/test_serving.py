@@ -789,14 +789,19 @@ def test_what_cannot_be_served_is_refused_in_one_line(
     damaged, other = tmp_path / "damaged.onnx", tmp_path / "other.safetensors"
     damaged.write_bytes(exported["bcq.onnx"].read_bytes()[:-3_000])
     other.write_bytes(b"\x00" * 50)
+    checkpoint = next(exported["bcq.onnx"].parent.glob("bcq/run/step-*.safetensors"))
     with running.listen("127.0.0.1", 0) as taken:
         for words, *arguments in (
             ("no such file", tmp_path / "none.onnx"),
             ("is not .onnx or .safetensors", Path(__file__)),
             ("is not an exported policy", damaged),
             ("is not an exported policy", other),
-            ("is a folder", tmp_path),
-            ("cannot listen at 127.0.0.1", exported["bcq.onnx"], "--port", taken.getsockname()[1]),
+            ("is a folder, not an exported policy; `bcq export RUN policy.onnx`", tmp_path),
+            ("(it has no 'card'); `bcq export RUN policy.onnx` makes one of a run", checkpoint),
+            (
+                "Address already in use; give another one with --port",
+                *(exported["bcq.onnx"], "--port", taken.getsockname()[1]),
+            ),
             (
                 "cannot listen at no.such.host.invalid",
                 exported["bcq.onnx"],
