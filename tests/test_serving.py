@@ -596,26 +596,36 @@ def test_outcomes_of_the_wrong_kind_are_refused(exported: dict[str, Path], tmp_p
 
 
 def test_a_log_that_cannot_be_written_is_told_and_loses_nothing(
-    exported: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    exported: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     policy, folder = open_policy(exported["bcq.onnx"]), tmp_path / "log.parquet"
     with opened(folder, policy) as log, served(policy, log=log) as ask:
         with monkeypatch.context() as patch:
             patch.setattr(pq, "write_table", full_disk)
             ask("/act", {"observation": ROW})
-            log.flush()
+            for _ in range(3):
+                log.flush()
             assert log.waiting == 1
+            said = capsys.readouterr().err
+            assert said.count("No space left") == 1  # once, not at every flush
+            assert said.startswith(f"bcq: cannot write {folder}")
             status, found = ask("/health")
             assert status == 503
             assert "the log cannot be written" in found["status"]
-            assert "No space left" in found["status"]
+            assert str(tmp_path) not in found["status"]  # which needs no token
             assert "bcq_log_failing 1" in ask("/metrics")[1]
             patch.setattr(logs, "MOST_WAITING", 1)
             for path, content in (("/act", {"observation": ROW}), ("/outcome", outcome("a", 1))):
                 status, found = ask(path, content)
-                assert (status, found["error"][:28]) == (503, "the log cannot be written: c")
+                assert status == 503
+                assert found["error"].startswith("the log cannot be written")
+                assert str(tmp_path) not in found["error"]
         ask("/act", {"observation": ROW})
         log.flush()
+        assert "the log is written again" in capsys.readouterr().err
         assert ask("/health")[0] == 200
         assert log.waiting == 0
     assert sum(pq.read_metadata(part).num_rows for part in folder.glob("decisions*")) == 2
@@ -779,14 +789,19 @@ def test_what_cannot_be_served_is_refused_in_one_line(
     damaged, other = tmp_path / "damaged.onnx", tmp_path / "other.safetensors"
     damaged.write_bytes(exported["bcq.onnx"].read_bytes()[:-3_000])
     other.write_bytes(b"\x00" * 50)
+    checkpoint = next(exported["bcq.onnx"].parent.glob("bcq/run/step-*.safetensors"))
     with running.listen("127.0.0.1", 0) as taken:
         for words, *arguments in (
             ("no such file", tmp_path / "none.onnx"),
             ("is not .onnx or .safetensors", Path(__file__)),
             ("is not an exported policy", damaged),
             ("is not an exported policy", other),
-            ("is a folder", tmp_path),
-            ("cannot listen at 127.0.0.1", exported["bcq.onnx"], "--port", taken.getsockname()[1]),
+            ("is a folder, not an exported policy; `bcq export RUN policy.onnx`", tmp_path),
+            ("(it has no 'card'); `bcq export RUN policy.onnx` makes one of a run", checkpoint),
+            (
+                "Address already in use; give another one with --port",
+                *(exported["bcq.onnx"], "--port", taken.getsockname()[1]),
+            ),
             (
                 "cannot listen at no.such.host.invalid",
                 exported["bcq.onnx"],

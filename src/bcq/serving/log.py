@@ -22,6 +22,7 @@ from bcq.data.formats.decisions import (
 )
 from bcq.serving.policy import Acted, ServedPolicy
 from bcq.serving.requests import Outcome, Question
+from bcq.system import progress
 from bcq.system.errors import InputError
 from bcq.system.files import locked, make_directory, replacing
 
@@ -145,14 +146,19 @@ class DecisionLog:
         self.outcomes.add([dict(vars(outcome)) for outcome in outcomes])
 
     def flush(self) -> None:
-        """Writes everything that waits; remembers why, if it cannot be written."""
+        """Writes everything that waits; says and remembers why, if it cannot be written."""
         with self.flushing:
+            before = self.failure
             try:
                 self.decisions.flush()
                 self.outcomes.flush()
                 self.failure = None
             except (InputError, OSError, pa.ArrowException) as error:
                 self.failure = str(error)[:300]
+            if before is None and self.failure is not None:  # once, not at each flush
+                progress.write_line(f"bcq: {self.failure}; rows of the log wait in memory")
+            elif before is not None and self.failure is None:
+                progress.write_line("bcq: the log is written again, with the rows that waited")
 
 
 def cells_of(form: LogForm, numbers: np.ndarray[Any, Any]) -> Iterator[float | str | None]:

@@ -64,6 +64,8 @@ def open_policy(path: Path) -> ServedPolicy:
     """Loads an exported file, and acts once by it."""
     if not path.exists():
         raise InputError(f"{path}: no such file")
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder, not an exported policy", option="export")
     require_regular(path)
     encoded = path.read_bytes()
     try:
@@ -72,7 +74,7 @@ def open_policy(path: Path) -> ServedPolicy:
         elif path.suffix == files.ONNX:
             card, act = by_runtime(encoded)
         else:
-            raise InputError(f"{path}: is not {' or '.join(files.SUFFIXES)}")
+            raise InputError(f"{path}: is not {' or '.join(files.SUFFIXES)}", option="export")
         task = TaskSpec.from_json(card["task"])
         names = card.get("observation_columns")
         if names is not None and len(names) != task.observation_size:
@@ -81,7 +83,10 @@ def open_policy(path: Path) -> ServedPolicy:
     except InputError:
         raise
     except Exception as error:  # of any kind: two libraries read a file that may be damaged
-        raise InputError(f"{path}: is not an exported policy ({str(error)[:200]})") from error
+        words = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise InputError(
+            f"{path}: is not an exported policy ({words[:200]})", option="export"
+        ) from error
     return ServedPolicy(card, hashlib.sha256(encoded).hexdigest()[:16], task, act)
 
 

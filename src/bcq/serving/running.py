@@ -1,6 +1,7 @@
 """The process of a service: its socket, its end, and how long it waits for clients."""
 
 import asyncio
+import errno
 import os
 import socket
 from collections.abc import Iterator
@@ -82,8 +83,12 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         place = socket.create_server((host, port), family=family, backlog=1024)
     except (OSError, UnicodeError) as error:
-        words = getattr(error, "strerror", None) or error
-        raise InputError(f"cannot listen at {host}, port {port}: {words}") from error
+        taken = getattr(error, "errno", None) == errno.EADDRINUSE
+        # Python repeats the address in the words of the error.
+        words = str(getattr(error, "strerror", None) or error).partition(" (while")[0]
+        raise InputError(
+            f"cannot listen at {host}, port {port}: {words}", option="port" if taken else None
+        ) from error
     # The head of an answer and its body are sent apart: a client would wait 40 ms for the body.
     # asyncio does this only for sockets that name their protocol.
     place.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
