@@ -2228,8 +2228,21 @@ MUTANTS = [
             ),
             (
                 "verdict",
-                "return self.sound, self.values",
+                "return not suspect, self.values",
                 "return True, self.values",
+                "test_verdict.py",
+            ),
+            (
+                "verdict",
+                "return not suspect, self.values",
+                "return self.sound, self.values",
+                "test_verdict.py",
+            ),
+            ("values", "of_behaviour, settings.widening", "of_behaviour", JUDGING),
+            (
+                "values",
+                "self.fits - other.fits, self.widening",
+                "self.fits - other.fits",
                 "test_verdict.py",
             ),
             (

@@ -26,7 +26,9 @@ from bcq.system.errors import InputError
 from judging_cases import CHOICES, DISCOUNT, STATES, log_of, random_mdp, table_policy
 
 # A table: one number for each state and choice. Fits of tables are quick.
-TABLE = FitSettings(fits=4, period=1_000, batch_size=512, learning_rate=0.01, hidden_sizes=())
+TABLE = FitSettings(
+    fits=4, period=1_000, batch_size=512, learning_rate=0.01, hidden_sizes=(), widening=1.0
+)
 CHOSEN = np.array([0, 1, 1, 0])
 
 
@@ -218,6 +220,23 @@ def test_an_interval_is_students() -> None:
     found = Estimate.of(2.5, fits)
     assert (found.low, found.high) == pytest.approx(oracle.student_interval(fits, 2.5))
     assert found.value == 2.5
+    wide = Estimate.of(2.5, fits, widening=3.0)
+    assert wide.high - 2.5 == pytest.approx(3 * (found.high - 2.5))
+
+
+def test_intervals_of_fitted_values_are_widened_and_those_of_averages_are_not() -> None:
+    dataset = log_of(random_mdp(0), 20, seed=0, length=60)  # long enough to need no value after it
+    policy, settings = table_policy(CHOSEN, dataset), FitSettings(period=100, hidden_sizes=())
+    plain, wide = (
+        compare(policy, dataset, discount=DISCOUNT, settings=replace(settings, widening=each))
+        for each in (1.0, 2.5)
+    )
+    assert wide.behaviour == plain.behaviour
+    for one, other in ((wide.policy, plain.policy), (wide.difference, plain.difference)):
+        assert one.value == other.value
+        assert one.high - one.value == pytest.approx(2.5 * (other.high - other.value))
+    assert wide.sure == plain.sure == plain.policy.low
+    assert wide.above(plain).high == pytest.approx(0, abs=1e-12)  # the same policy, the same fits
 
 
 # Importance sampling

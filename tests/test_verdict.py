@@ -21,7 +21,9 @@ from bcq.judging.verdict import Judgement
 from bcq.system.errors import InputError
 from judging_cases import log_of, random_mdp
 
-QUICK = FitSettings(fits=3, period=1_000, batch_size=64, learning_rate=0.01, hidden_sizes=())
+QUICK = FitSettings(
+    fits=3, period=1_000, batch_size=64, learning_rate=0.01, hidden_sizes=(), widening=1.0
+)
 
 
 def judgement(
@@ -35,7 +37,12 @@ def judgement(
     **changes: Any,
 ) -> Judgement:
     """One with a difference in this interval."""
-    values: dict[str, Any] = {"settled": True, "at_limit": 0.0, "best_episode": 12.0}
+    values: dict[str, Any] = {
+        "settled": True,
+        "at_limit": 0.0,
+        "best_episode": 12.0,
+        "widening": 1.0,
+    }
     support: dict[str, Any] = {"reaction": 1.0, "draws": 0.0, "own_value": None}
     for name, change in changes.items():
         (values if name in values else support)[name] = change
@@ -136,19 +143,34 @@ def test_the_best_is_clear_if_its_fits_are_above_those_of_the_second() -> None:
     assert not choice(one, judgement(value=11.0, fits=(13.0, 10.0, 10.0))).clear
 
 
+def test_the_difference_of_two_policies_is_as_uncertain_as_that_to_the_behaviour() -> None:
+    # differences 1.0, 1.2, 0.8: 4.30 standard deviations of 0.2 reach 0.86
+    second = judgement(value=11.0, fits=(10.0, 10.8, 12.2))
+    assert choice(judgement(), second).clear
+    assert not choice(judgement(widening=1.2), second).clear
+
+
 def test_the_preferred_policy_is_sound_and_surely_good() -> None:
     sure, lucky = judgement(value=12.0), judgement(value=20.0)
-    wide = replace(lucky, values=replace(lucky.values, policy=Estimate(20.0, 5.0, 35.0)))
-    objected = judgement(value=30.0, meter=5.0)
-    ranked = sorted([objected, wide, sure], key=lambda one: one.preference, reverse=True)
-    assert ranked == [sure, wide, objected]
+    wide = replace(lucky, values=replace(lucky.values, fits=np.array([14.0, 20.0, 26.0])))
+    objected = [judgement(value=30.0, **why) for why in ({"meter": 5.0}, {"reaction": 0.0})]
+    objected.append(judgement(value=30.0, at_limit=0.06))
+    for last in objected:
+        ranked = sorted([last, wide, sure], key=lambda one: one.preference, reverse=True)
+        assert ranked == [sure, wide, last]
+
+
+def test_fits_that_did_not_settle_or_are_widened_keep_their_place() -> None:
+    behind, unsettled = judgement(value=11.0), judgement(value=12.0, settled=False)
+    assert unsettled.preference > behind.preference
+    assert judgement(widening=3.0).preference == judgement().preference
 
 
 def test_the_first_of_the_ranking_is_the_preferred_one(
     tmp_path: Path, log: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wide = judgement(value=20.0)
-    wide = replace(wide, values=replace(wide.values, policy=Estimate(20.0, 5.0, 35.0)))
+    wide = replace(wide, values=replace(wide.values, fits=np.array([14.0, 20.0, 26.0])))
     answers = iter([wide, judgement(value=12.0), judgement(value=1.0)])
     monkeypatch.setattr(module, "judge", lambda *_, **__: next(answers))
     run = trained(tmp_path / "run", log, HoldOut(0.4), steps=200, checkpoint_every=100, keep="all")

@@ -25,7 +25,7 @@ from bcq.system.seeds import Role, derive, exploration
 from bcq.training.policy import Policy
 
 EPISODES = 50  # that a true value is the mean of
-VERSION = 2  # raised when the judge gives different numbers for the same settings
+VERSION = 3  # raised when the judge gives different numbers for the same settings
 JUDGED = "judged.json"
 
 

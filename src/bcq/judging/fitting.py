@@ -42,6 +42,7 @@ class FitSettings:
     batch_size: int = 128
     learning_rate: float = 1e-3
     hidden_sizes: tuple[int, ...] = (128, 128)
+    widening: float = 3.0  # of the intervals: networks have errors in common, which no spread shows
 
 
 class LoggedSteps(NamedTuple):

@@ -37,9 +37,10 @@ def sentences(choice: Choice) -> list[str]:
         "Causes that were not logged. If those who acted saw something that the observations do "
         "not have, the fitted values can be wrong, and nothing here would show it.",
         f"Errors that all fits share. The 95% intervals come from {choice.judged_by:,} episodes, "
-        "drawn with replacement. They are right only if these cover what the policy does; they do "
-        "not include an error of the fitted values. On simulated tasks the fitted values "
-        "of some policies were far too high.",
+        "drawn with replacement. They are right only if these cover what the policy does. For "
+        "errors of the fitted values, those of the policy and of the difference are "
+        f"{choice.judgement.values.widening:g} times as wide as the fits say. On simulated tasks "
+        "some errors were larger still.",
         f"The undiscounted return. Values are discounted: a reward {horizon(choice.discount)}. "
         "A policy with the larger discounted value may have the smaller sum of rewards.",
         *about_the_end(choice),

@@ -108,6 +108,7 @@ def numbers(judgement: Judgement) -> dict[str, Any]:
     return {
         "verdict": judgement.verdict,
         "objections": judgement.objections,
+        "preference": judgement.preference,
         **{name: getattr(values, name)._asdict() for name in ("policy", "behaviour", "difference")},
         "best_episode": values.best_episode,
         "settled": values.settled,

@@ -45,9 +45,9 @@ class Estimate(NamedTuple):
     high: float
 
     @classmethod
-    def of(cls, value: float, fits: Numbers) -> "Estimate":
+    def of(cls, value: float, fits: Numbers, widening: float = 1.0) -> "Estimate":
         """Student's interval around a value, from fits on episodes drawn with replacement."""
-        reach = stats.t.ppf((1 + LEVEL) / 2, len(fits) - 1) * fits.std(ddof=1)
+        reach = widening * stats.t.ppf((1 + LEVEL) / 2, len(fits) - 1) * fits.std(ddof=1)
         return cls(value, float(value - reach), float(value + reach))
 
 
@@ -65,12 +65,18 @@ class Comparison:
     curve: list[tuple[int, float]]  # updates of the fits, and their mean estimate
     at_limit: float  # share of the values at the largest that the rewards allow
     tail: float  # share of the behaviour's value that had to be estimated, beyond cut ends
+    widening: float  # of the intervals, beyond the spread of the fits
     fitted: "FittedPolicy"
 
     def above(self, other: "Comparison") -> Estimate:
         """How much better this policy is than another that was judged by the same draws."""
         difference = self.policy.value - other.policy.value
-        return Estimate.of(difference, self.fits - other.fits)
+        return Estimate.of(difference, self.fits - other.fits, self.widening)
+
+    @property
+    def sure(self) -> float:
+        """The lower end of the policy's interval by the spread of the fits alone."""
+        return Estimate.of(self.policy.value, self.fits).low
 
 
 @dataclass(frozen=True)
@@ -244,12 +250,13 @@ def compare(
     of_policy = (shares * values).sum(axis=1)
     of_behaviour = (shares * returns).sum(axis=1)
     limits = float(steps.lowest) * log.unit, float(steps.highest) * log.unit
+    difference = float(values.mean() - returns.mean())
     best = float(returns.max())
     reached = max(best, float(np.median(dataset.rewards)) / (1 - discount))
     return Comparison(
-        policy=Estimate.of(float(values.mean()), of_policy),
+        policy=Estimate.of(float(values.mean()), of_policy, settings.widening),
         behaviour=Estimate.of(float(returns.mean()), of_behaviour),
-        difference=Estimate.of(float(values.mean() - returns.mean()), of_policy - of_behaviour),
+        difference=Estimate.of(difference, of_policy - of_behaviour, settings.widening),
         fits=of_policy,
         counts=counts,
         best_episode=best,
@@ -257,6 +264,7 @@ def compare(
         curve=[(step, log.unit * value) for step, value in fitted.curve],
         at_limit=share_at_limit(values, reached, *limits),
         tail=tail,
+        widening=settings.widening,
         fitted=FittedPolicy(log, proposed, fitted),
     )
 

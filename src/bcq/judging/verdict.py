@@ -74,11 +74,14 @@ class Judgement:
 
     @property
     def preference(self) -> tuple[bool, float]:
-        """The larger, the better: by the lower end of the interval, for what is surely reached.
+        """The larger, the better: by the lower ends of the fits, for what is surely reached.
 
-        The highest of several uncertain estimates is the luckiest one.
+        The highest of several uncertain estimates is the luckiest one. Intervals are not widened
+        here: errors that all fits have in common are often common to the policies, too. Fits that
+        did not settle forbid to trust a value, but are no sign of a bad policy.
         """
-        return self.sound, self.values.policy.low
+        suspect = self.values.at_limit > AT_LIMIT or not self.support.fine
+        return not suspect, self.values.sure
 
     @property
     def verdict(self) -> Verdict:

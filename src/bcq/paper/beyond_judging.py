@@ -134,7 +134,7 @@ class Policy:
     truth: float
     behaviour: float  # true value
     verdict: str
-    sound: bool
+    preference: tuple[bool, float]  # the order of `bcq judge`
 
     @classmethod
     def of(cls, row: Row) -> "Policy":
@@ -152,7 +152,7 @@ class Policy:
             truth=row["truth"]["mean"],
             behaviour=row["behaviour"]["mean"],
             verdict=judged["verdict"],
-            sound=not judged["objections"],
+            preference=tuple(judged.get("preference", old_preference(judged))),
         )
 
     @property
@@ -166,6 +166,11 @@ class Policy:
         return self.verdict == "better" and self.gain <= 0
 
 
+def old_preference(judged: Row) -> tuple[bool, float]:
+    """The order of versions 1 and 2 of the judge, which did not record it."""
+    return not judged["objections"], judged["policy"]["low"]
+
+
 def inside(interval: tuple[float, float, float], truth: float) -> bool:
     """Whether the truth is in the interval."""
     return interval[1] <= truth <= interval[2]
@@ -177,8 +182,8 @@ def by_value(policy: Policy) -> Any:
 
 
 def as_chosen(policy: Policy) -> Any:
-    """The order of `bcq judge`: without objections first, by the lower ends of the intervals."""
-    return policy.sound, policy.estimate[1]
+    """The order of `bcq judge`: suspect values last, by the lower ends of the fits."""
+    return policy.preference
 
 
 def rank_correlation(policies: Sequence[Policy], order: Callable[[Policy], Any]) -> float:
@@ -233,7 +238,7 @@ def as_markdown(rows: Sequence[Row]) -> str:
         "",
         f"- policies: {len(every)} on {len(batches)} batches",
         f"- rank correlation, mean over batches: {correlations[0]:.2f} in the order of `bcq judge` "
-        f"(without objections first, by lower ends), {correlations[1]:.2f} by value alone",
+        f"(suspect values last, by lower ends), {correlations[1]:.2f} by value alone",
         f"- value in its 95% interval: {share(values, len(every))}",
         f"- difference in its 95% interval: {share(differences, len(every))}",
         f'- "better" and wrong: {share(len(wrong), len(better))}',
