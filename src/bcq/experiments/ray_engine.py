@@ -266,7 +266,8 @@ def reach(ray: Any, address: str) -> None:
             f"no Ray cluster at {address}; `ray start --head` starts one and prints its address"
         )
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        with silent():  # it would say that it found RAY_BACKEND_LOG_LEVEL
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except ConnectionError as error:
         raise InputError(
             f"no Ray cluster answers at {address}; if it asks for a token, set RAY_AUTH_TOKEN"
@@ -274,6 +275,19 @@ def reach(ray: Any, address: str) -> None:
     except (RuntimeError, ValueError, self_made(ray)) as error:
         line = " ".join(str(error).split())[:300]
         raise InputError(f"the Ray cluster at {address} cannot be used: {line}") from error
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Discards what libraries print to stderr without Python."""
+    kept = os.dup(2)
+    try:
+        with Path(os.devnull).open("w") as nothing:
+            os.dup2(nothing.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def self_made(ray: Any) -> type[Exception]:
