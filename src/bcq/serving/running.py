@@ -83,12 +83,12 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         place = socket.create_server((host, port), family=family, backlog=1024)
     except (OSError, UnicodeError) as error:
-        taken = getattr(error, "errno", None) == errno.EADDRINUSE
         # Python repeats the address in the words of the error.
         words = str(getattr(error, "strerror", None) or error).partition(" (while")[0]
-        raise InputError(
-            f"cannot listen at {host}, port {port}: {words}", option="port" if taken else None
-        ) from error
+        failed = f"cannot listen at {host}, port {port}: {words}"
+        if getattr(error, "errno", None) == errno.EADDRINUSE:
+            raise InputError(failed, option="port") from error
+        raise InputError(failed) from error
     # The head of an answer and its body are sent apart: a client would wait 40 ms for the body.
     # asyncio does this only for sockets that name their protocol.
     place.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
