@@ -622,12 +622,6 @@ def test_curves_take_what_is_a_number(tmp_path: Path, made: tuple[Card, Path]) -
             "-3 to -1, is below 0: by this estimate the policy earns less",
         ),
         ({"meter": 4.0, "settled": False}, "settle and the policy leaves the data (meter 4.00)."),
-        (
-            {"best_episode": 11.5},
-            "The value of the policy, 12, is above that of every logged episode (best 11.5)",
-        ),
-        ({"low": -3.0, "high": -1.0, "best_episode": 11.5}, "-3 to -1, is below 0"),
-        ({"meter": 4.0, "best_episode": 11.5}, "The policy leaves the data (meter 4.00)."),
         ({"low": NAN}, "The difference to the behaviour is not a finite number."),
     ],
 )

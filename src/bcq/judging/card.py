@@ -119,8 +119,8 @@ def as_html(card: Card) -> str:
 def reason(judgement: Judgement) -> str:
     """One sentence that says which part of the rule gave the verdict."""
     difference, margin = judgement.values.difference, judgement.margin
-    if judgement.reasons:
-        told = " and ".join(judgement.reasons)
+    if judgement.objections:
+        told = " and ".join(judgement.objections)
         return f"{told[:1].upper()}{told[1:]}."
     if not all(map(math.isfinite, difference)):
         return "The difference to the behaviour is not a finite number."
@@ -176,11 +176,6 @@ def behind(judgement: Judgement) -> list[tuple[str, str, str]]:
             "difference to the behaviour",
             words(values.difference),
             f"interval above 0 (better) or above {-judgement.margin:.5g} (no worse)",
-        ),
-        (
-            "value of the policy",
-            f"{values.policy.value:.5g}",
-            f"at most that of the best logged episode, {values.best_episode:.5g}",
         ),
         ("fitted values settled", settled, "yes"),
         ("fitted values at their limit", f"{values.at_limit:.1%}", f"at most {AT_LIMIT:.0%}"),

@@ -31,7 +31,7 @@ def as_text(choice: Choice) -> str:
     values, support = judgement.values, judgement.support
     lines += [
         f"{choice.chosen}: {judgement.verdict}",
-        *(f"  because {reason}" for reason in judgement.reasons),
+        *(f"  because {reason}" for reason in judgement.objections),
         *([CAUTION] if judgement.verdict == "better" else []),
         "",
         f"judged by {choice.judged_by} episodes ({choice.fit_on}), discount {choice.discount:g}",

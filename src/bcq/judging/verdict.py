@@ -16,8 +16,7 @@ RULE = (
     "do not deploy: it is below 0, or the fitted values did not settle, or more than "
     f"{AT_LIMIT:.0%} of them are at the limit of what the rewards allow, or the policy leaves the "
     f"data (extrapolation meter above {FARTHEST:g}) or does not react to its state. "
-    "cannot tell: everything else, also if the value of the policy is above that of every logged "
-    "episode: then no episode shows that it can be reached."
+    "cannot tell: everything else."
 )
 
 
@@ -50,24 +49,6 @@ class Judgement:
         return found
 
     @property
-    def beyond(self) -> str | None:
-        """Why nothing in the log vouches for the value, if it is above that of every episode."""
-        value, best = self.values.policy.value, self.values.best_episode
-        if not value > best:
-            return None
-        return (
-            f"the value of the policy, {value:.5g}, is above that of every logged episode (best "
-            f"{best:.5g}): no episode shows that it can be reached"
-        )
-
-    @property
-    def reasons(self) -> list[str]:
-        """Why the verdict is not the one of the difference alone."""
-        if self.objections or self.values.difference.high < 0 or not self.beyond:
-            return self.objections
-        return [self.beyond]
-
-    @property
     def sound(self) -> bool:
         """Whether the fitted values can be relied on, and the policy stays with the data."""
         return not self.objections
@@ -88,8 +69,6 @@ class Judgement:
         """See `RULE`."""
         if not self.sound or self.values.difference.high < 0:
             return "do not deploy"
-        if self.beyond:
-            return "cannot tell"
         if self.values.difference.low > 0:
             return "better"
         return "no worse" if self.values.difference.low > -self.margin else "cannot tell"
