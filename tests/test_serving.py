@@ -197,6 +197,21 @@ def test_an_observation_that_is_not_finite_is_refused_or_gives_the_fallback(
             assert (found["action"], found["valid"]) == ([0.0, 2.0], False)
 
 
+@pytest.mark.parametrize("suffix", [".onnx", ".safetensors"])
+def test_a_fallback_that_is_not_permitted_is_no_action(
+    suffix: str, exported: dict[str, Path]
+) -> None:
+    bad = {"observation": [None] * 4}
+    with served(exported[f"discrete-bcq fallback{suffix}"]) as ask:
+        assert ask("/act", bad | {"permitted": ["left", "stay"]})[1]["action"] == "stay"
+        status, found = ask("/act", bad | {"permitted": ["left", "right"]})
+        assert status == 400
+        assert found["error"].endswith("has a fallback that is not permitted here")
+        rows = [bad, {"observation": ROW, "permitted": ["left"]}, bad | {"permitted": ["right"]}]
+        assert ask("/act", rows)[1]["error"].startswith("row 2: there is no action")
+        assert ask("/act", rows[:2])[1]["decisions"][1]["action"] == "left"
+
+
 REFUSED = [
     (b"", "not JSON"),
     (b"{", "not JSON"),

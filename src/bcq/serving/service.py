@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from bcq.serving.log import DecisionLog
 from bcq.serving.metrics import Metrics
 from bcq.serving.policy import Acted, ServedPolicy
-from bcq.serving.requests import RequestError, outcomes_of, question_of
+from bcq.serving.requests import Question, RequestError, outcomes_of, question_of
 
 LARGEST_BODY = 2**20  # bytes
 BODY_SECONDS = 10.0  # in which a body must have come
@@ -95,12 +95,7 @@ class Service:
         else:
             acted = await asyncio.to_thread(self.policy.act, rows, question.permitted)
         self.metrics.acted(time.perf_counter() - start)
-        if not acted.valid.all() and not self.policy.has_fallback:
-            place = f"row {int(acted.valid.argmin())}: " if question.many else ""
-            raise RequestError(
-                f"{place}there is no action: a number is missing or not finite, and the policy "
-                "was exported without a fallback"
-            )
+        self.require_action(question, acted)
         said = self.words(acted)
         answers: list[dict[str, Any]] = [
             {"action": action, "valid": bool(valid), "inside": bool(inside)}
@@ -112,6 +107,21 @@ class Service:
         self.count(acted)
         about = {"policy": self.policy.fingerprint}
         return JSONResponse(about | ({"decisions": answers} if question.many else answers[0]))
+
+    def require_action(self, question: Question, acted: Acted) -> None:
+        """Refuses rows without an action: neither valid, nor with a fallback that is permitted."""
+        without, why = ~acted.valid, "was exported without a fallback"
+        if self.policy.has_fallback:
+            if question.permitted is None:
+                return
+            allowed = question.permitted[range(len(acted.actions)), acted.actions]
+            without, why = without & ~allowed, "has a fallback that is not permitted here"
+        if without.any():
+            place = f"row {int(without.argmax())}: " if question.many else ""
+            raise RequestError(
+                f"{place}there is no action: a number is missing or not finite, and the policy "
+                f"{why}"
+            )
 
     def words(self, acted: Acted) -> list[Any]:
         """Actions as clients see them: the names of choices, or lists of numbers."""
