@@ -4,6 +4,7 @@ In a process of its own: Ray forks, which is not safe where JAX is used.
 """
 
 import os
+import signal
 import subprocess
 import sys
 from typing import Any
@@ -49,6 +50,7 @@ class ClusterProcess:
 
 
 def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does for `ray start &`
     from bcq.experiments.ray_engine import imported  # noqa: PLC0415 - an extra
 
     imported()

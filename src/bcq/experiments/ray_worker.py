@@ -1,6 +1,7 @@
 """What a node of a Ray cluster does for a job."""
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Iterator
@@ -32,6 +33,8 @@ def do(told: Row, folder: str, lease: float, host: str, store: str | None) -> st
     home = Path(folder) if store is None else node_folder() / "output"
     directory = home / directory_name(job)
     make_directory(directory)
+    # Ray cancels a task by SIGINT, which is ignored if the node was started in the background.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with writing_to(directory / "output.txt"), interruption.watched():
         try:
             work(job, storage, lease=lease, host=host)
