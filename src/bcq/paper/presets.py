@@ -118,11 +118,20 @@ def alike(environments: Sequence[str], tasks: Sequence[str], plan: Plan) -> list
 
 
 def judged(
-    demonstrated: Sequence[str], choices: Sequence[str], *, rows: int, updates: int, trials: int
+    demonstrated: Sequence[str],
+    choices: Sequence[str],
+    *,
+    rows: int,
+    updates: int,
+    trials: int,
+    small_trials: int | None = None,
 ) -> list[Plan]:
-    """Batches on which `bcq judge` is measured: imperfect demonstrations, and random actions."""
+    """Batches on which `bcq judge` is measured: imperfect demonstrations, and random actions.
+
+    Small tasks cost little and have more policies that are clearly better than the behaviour.
+    """
     plan = Plan("", "", rows, updates, trials)
-    small = replace(plan, rows=min(rows, 20_000))
+    small = replace(plan, rows=min(rows, 20_000), trials=small_trials or trials)
     return [
         *alike(demonstrated, ["imperfect"], plan),
         *alike([PENDULUM], ["random"], small),
@@ -218,7 +227,9 @@ def standard() -> Preset:
                 replace(last, env=PENDULUM, task="random", rows=5_000),
                 replace(last, env=REACHER, task="random", rows=5_000, updates=20_000),
             ],
-            "judging": judged(MUJOCO, CHOICES, rows=100_000, updates=4_800, trials=2),
+            "judging": judged(
+                MUJOCO, CHOICES, rows=100_000, updates=4_800, trials=1, small_trials=6
+            ),
         },
         perturbations=(0.05, 0.25, 1.0),
     )
