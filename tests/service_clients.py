@@ -51,10 +51,11 @@ async def read_answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
 
 
 async def keep_asking(port: int, bodies: Iterator[bytes], until: float, answers: Answers) -> None:
-    """One client with one connection, which asks again as soon as it has an answer."""
+    """One client with one connection, which asks at least once, again as soon as it is answered."""
     reader, writer = await asyncio.open_connection(HOST, port)
     try:
-        while time.perf_counter() < until:
+        start = 0.0
+        while start < until:
             start = time.perf_counter()
             writer.write(request("/act", next(bodies)))
             status, _ = await asyncio.wait_for(read_answer(reader), 30)

@@ -24,13 +24,14 @@ from moto.server import ThreadedMotoServer
 from bcq.algorithms import BCConfig
 from bcq.cli.application import main
 from bcq.experiments import board as boards
-from bcq.experiments import ray_engine, ray_worker
+from bcq.experiments import ray_engine, ray_nodes, ray_worker
 from bcq.experiments.board import Outcome
 from bcq.experiments.cores import on_a_free_core
 from bcq.experiments.engines import EngineChoice
 from bcq.experiments.jobs import Job, directory_name, perform
 from bcq.experiments.kinds import Batch, Training
-from bcq.experiments.ray_engine import RayCluster, RayTask, connected, require_usable
+from bcq.experiments.ray_engine import RayCluster, RayTask, connected
+from bcq.experiments.ray_nodes import require_usable
 from bcq.experiments.runner import run_jobs
 from bcq.experiments.storage import workplace
 from bcq.runs.schedules import Schedule
@@ -169,13 +170,13 @@ def test_a_node_that_cannot_do_the_jobs_is_refused_in_a_line(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "touch", lambda self: None)  # as if it were on another disk
         with pytest.raises(InputError, match=rf"does not see {tmp_path}; all nodes must share"):
-            ray_engine.examine(engine.ray, tmp_path)
+            ray_nodes.examine(engine.ray, tmp_path)
     (tmp_path / "without" / "bcq").mkdir(parents=True)
     (tmp_path / "without" / "bcq" / "__init__.py").write_text("raise ImportError('none here')")
     node = cluster.add(str(tmp_path / "without"))
     try:
         with pytest.raises(InputError, match=r"has no bcq; install the same version there"):
-            ray_engine.examine(engine.ray, tmp_path)
+            ray_nodes.examine(engine.ray, tmp_path)
     finally:
         cluster.remove(node)
     assert list(tmp_path.glob(".seen-*")) == []

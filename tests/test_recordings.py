@@ -7,7 +7,7 @@ import pytest
 
 from recordings import CHAPTERS, HASH, KEPT, NUMBER, record
 
-pytestmark = pytest.mark.usefixtures("compiled_as_for_users", "own_compilation_cache")
+pytestmark = pytest.mark.usefixtures("own_compilation_cache")
 
 
 @pytest.fixture(scope="module")

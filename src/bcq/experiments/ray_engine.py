@@ -1,4 +1,4 @@
-"""Jobs as tasks of a Ray cluster. Only this file imports Ray, and only when it is asked for."""
+"""Jobs as tasks of a Ray cluster. Only `imported` imports Ray, and only when it is asked for."""
 
 import os
 import secrets
@@ -7,12 +7,10 @@ import socket
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,14 +18,14 @@ from typing import Any
 from bcq.experiments.jobs import Job, directory_name, with_needs
 from bcq.experiments.leases import LEASE, entry, newest
 from bcq.experiments.object_store import ObjectStore, opened
+from bcq.experiments.ray_nodes import examine
 from bcq.experiments.storage import SharedFolder
 from bcq.system.errors import BCQError, InputError
-from bcq.system.files import Row, make_directory
+from bcq.system.files import Row
 
 RETRIES = 5  # of a job whose process or node dies
 CALLS = 500  # jobs that a process does before a new one takes its place, should memory be lost
 SAVING = 60.0  # seconds that a job has to save and stop
-ANSWER = 60.0  # seconds that a node has to answer when it is looked at
 REACH = 5.0  # seconds to reach an address
 OWN = """
 import sys, ray
@@ -294,65 +292,3 @@ def self_made(ray: Any) -> type[Exception]:
     """The errors of Ray."""
     found: type[Exception] = ray.exceptions.RayError
     return found
-
-
-def examine(ray: Any, folder: Path, *, shared: bool = True) -> None:
-    """Refuses a cluster with a node that lacks this software or does not see the folder."""
-    make_directory(folder)
-    token = folder.resolve() / f".seen-{uuid.uuid4().hex}"
-    token.touch()
-    try:
-        look = ray.remote(num_cpus=0, max_retries=0)(probe())
-        nodes = [node for node in ray.nodes() if node["Alive"]]
-        near = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-        answers = {
-            f"{node['NodeManagerHostname']}-{node['NodeID'][:6]}": look.options(
-                scheduling_strategy=near(node["NodeID"], soft=False)
-            ).remote(str(token))
-            for node in nodes
-        }
-        for name, answer in answers.items():
-            try:
-                found = ray.get(answer, timeout=ANSWER)
-                require_usable(name, found if shared else {**found, "sees": True}, folder)
-            except ray.exceptions.RayError as error:
-                words = " ".join(str(error).split())[:200]
-                raise InputError(f"node {name} of the cluster does not answer: {words}") from error
-    finally:
-        token.unlink(missing_ok=True)
-
-
-def probe() -> Callable[[str], Row]:
-    """Looks at a node. Sent as code, since the node may not have bcq."""
-
-    def look(token: str) -> Row:
-        from importlib import import_module  # noqa: PLC0415 - on another machine
-        from importlib.metadata import version  # noqa: PLC0415
-        from pathlib import Path  # noqa: PLC0415
-
-        try:
-            import_module("bcq")
-            found = {name: version(name) for name in ("bcq", "jax")}
-        except ImportError:
-            found = {}
-        return {"versions": found, "sees": Path(token).exists()}
-
-    return look
-
-
-def require_usable(name: str, found: Row, folder: Path) -> None:
-    """Refuses a node that would give other numbers, or none."""
-    if not found["versions"]:
-        raise InputError(f"node {name} of the cluster has no bcq; install the same version there")
-    for package, there in found["versions"].items():
-        if there != version(package):
-            raise InputError(
-                f"node {name} of the cluster has {package} {there}, this machine has "
-                f"{version(package)}; install the same version everywhere"
-            )
-    if not found["sees"]:
-        raise InputError(
-            f"node {name} of the cluster does not see {folder.resolve()}; all nodes must share "
-            "the folder of the results under the same path, or use an object store",
-            option="out",
-        )
