@@ -239,6 +239,23 @@ def test_intervals_of_fitted_values_are_widened_and_those_of_averages_are_not() 
     assert wide.above(plain).high == pytest.approx(0, abs=1e-12)  # the same policy, the same fits
 
 
+def test_the_difference_is_taken_in_each_draw_of_the_episodes() -> None:
+    dataset = log_of(random_mdp(0), 20, seed=0, length=60)  # long enough to need no value after it
+    settings = FitSettings(period=100, hidden_sizes=())
+    found = compare(table_policy(CHOSEN, dataset), dataset, discount=DISCOUNT, settings=settings)
+    returns = [
+        sum(DISCOUNT**time * reward for time, reward in enumerate(dataset.rewards[first:stop]))
+        for first, stop in dataset.episodes
+    ]
+    drawn = [
+        fit - sum(count * one for count, one in zip(counts, returns, strict=True)) / sum(counts)
+        for fit, counts in zip(found.fits, found.counts, strict=True)
+    ]
+    assert found.difference == pytest.approx(
+        Estimate.of(found.policy.value - np.mean(returns), np.array(drawn), settings.widening)
+    )
+
+
 # Importance sampling
 
 
