@@ -324,14 +324,20 @@ def test_the_table_tells_every_failure() -> None:
     text = as_markdown([*ROWS, *other])
     assert "| Hopper-v5, imperfect, trial 0 | 4 | 0.40 | 0.40 | 54% | 2 | 2 | 2 | 1 |" in text
     assert "| Walker2d-v5, imperfect, trial 0 | 2 | 1.00 | 1.00 | 0% | 1 | 1 | 1 | 0 |" in text
-    assert "- policies: 6 on 2 batches" in text
-    assert "mean over batches: 0.70 in the order of `bcq judge`" in text
-    assert "0.70 by value alone" in text
+    assert "| Hopper-v5, imperfect, trials: 1 | 4 | 0.40 | 0.40 | 54% | 2 | 2 | 2 | 1 |" in text
+    assert "| all, batches: 2 | 6 | 0.70 | 0.70 | 27% | 3 | 3 | 3 | 1 |" in text
     assert "value in its 95% interval: 3 of 6, 50.0% (18.8% to 81.2%)" in text
     assert '"better" and wrong: 1 of 3, 33.3% (6.1% to 79.2%)' in text
     assert "bcq at 200, difference 3 (2 to 4), in truth -1" in text
     assert "not better" not in as_markdown(ROWS[2:])
     assert '"better" and wrong: 0 of 0' in as_markdown(ROWS[2:])
+
+
+def test_trials_of_one_environment_have_a_line_together() -> None:
+    again = [{**one, "trial": 1} for one in (ROWS[0], ROWS[2])]
+    text = as_markdown([*ROWS, *again])
+    assert "| Hopper-v5, imperfect, trials: 2 | 6 | 0.70 | 0.70 | 27% | 3 | 3 | 3 | 1 |" in text
+    assert "| Hopper-v5, imperfect, trial 1 | 2 | 1.00 | 1.00 | 0% | 1 | 1 | 1 | 0 |" in text
 
 
 def test_the_picture_has_a_panel_for_each_batch() -> None:
@@ -363,7 +369,7 @@ def test_a_recorded_policy_is_not_judged_again(
     (out / "jobs").symlink_to(folder)
     assert reproduced(out) == []
     said = capsys.readouterr().out
-    assert "- policies: 2 on 1 batches" in said
+    assert "| all, batches: 1 | 2 |" in said
     assert "2 judged policies in" in said
     assert "claim" not in said
     rows = beyond_judging.read_rows(out / "judging.jsonl")
@@ -382,7 +388,7 @@ def test_a_recorded_policy_is_not_judged_again(
     assert reproduced(out) == []
     assert (out / "judging.jsonl").read_text() == before
     assert (out / "other-judging.jsonl").read_text() == other
-    assert "2 on 1" in (out / "judging.md").read_text()
+    assert "| all, batches: 1 | 2 |" in (out / "judging.md").read_text()
     (out / "other-judging.jsonl").unlink()
     assert reproduced(out) == []
     assert not (out / "other-judging.jsonl").exists()

@@ -208,43 +208,41 @@ def by_batch(rows: Sequence[Row]) -> dict[str, list[Policy]]:
     return dict(found)
 
 
+COLUMNS = (
+    "policies",
+    "rank correlation",
+    "by value alone",
+    "regret at 1",
+    "value in its interval",
+    "difference in its interval",
+    '"better"',
+    "of these wrong",
+)
+
+
 def as_markdown(rows: Sequence[Row]) -> str:
-    """A table of batches, the totals, and every verdict that was wrong."""
+    """Tables by environment and by batch, the totals, and every verdict that was wrong."""
     batches = by_batch(rows)
-    every = [one for policies in batches.values() for one in policies]
-    lines = [
-        "| batch | policies | rank correlation | by value alone | regret at 1 "
-        '| value in its interval | difference in its interval | "better" | of these wrong |',
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+    environments = defaultdict(list)
     for name, policies in batches.items():
-        better = [one for one in policies if one.verdict == "better"]
-        lines.append(
-            f"| {name} | {len(policies)} | {rank_correlation(policies, as_chosen):.2f} "
-            f"| {rank_correlation(policies, by_value):.2f} | {regret(policies):.0%} "
-            f"| {sum(inside(one.estimate, one.truth) for one in policies)} "
-            f"| {sum(inside(one.difference, one.gain) for one in policies)} "
-            f"| {len(better)} | {sum(one.wrongly_better for one in better)} |"
-        )
-    correlations = [
-        np.mean([rank_correlation(policies, order) for policies in batches.values()])
-        for order in (as_chosen, by_value)
-    ]
+        environments[name.rpartition(", ")[0]].append(policies)
+    every = [one for policies in batches.values() for one in policies]
     better = [one for one in every if one.verdict == "better"]
     wrong = [one for one in every if one.wrongly_better]
     values = sum(inside(one.estimate, one.truth) for one in every)
     differences = sum(inside(one.difference, one.gain) for one in every)
-    lines += [
+    lines = [
+        *heading("environment"),
+        *(line(f"{name}, trials: {len(some)}", some) for name, some in environments.items()),
+        line(f"all, batches: {len(batches)}", list(batches.values())),
         "",
-        f"- policies: {len(every)} on {len(batches)} batches",
-        f"- rank correlation, mean over batches: {correlations[0]:.2f} in the order of `bcq judge` "
-        f"(suspect values last, by lower ends), {correlations[1]:.2f} by value alone",
         f"- value in its 95% interval: {share(values, len(every))}",
         f"- difference in its 95% interval: {share(differences, len(every))}",
         f'- "better" and wrong: {share(len(wrong), len(better))}',
         "",
-        "Ranges in brackets are 95% intervals (Wilson's). They treat the policies of a batch as "
-        "independent, which they are not: they share episodes.",
+        "Rank correlation and regret are means over batches, in the order of `bcq judge` (suspect "
+        "values last, by lower ends). Ranges in brackets are 95% intervals (Wilson's). They treat "
+        "the policies of a batch as independent, which they are not: they share episodes.",
     ]
     if wrong:
         lines += ["", 'Called "better" and not better:', ""]
@@ -253,7 +251,33 @@ def as_markdown(rows: Sequence[Row]) -> str:
             f"({one.difference[1]:.4g} to {one.difference[2]:.4g}), in truth {one.gain:.4g}"
             for one in wrong
         ]
+    lines += ["", *heading("batch"), *(line(name, [some]) for name, some in batches.items())]
     return "\n".join(lines) + "\n"
+
+
+def heading(of: str) -> list[str]:
+    """The first lines of a table."""
+    return ["| " + " | ".join([of, *COLUMNS]) + " |", "|---" * (1 + len(COLUMNS)) + "|"]
+
+
+def line(name: str, batches: Sequence[Sequence[Policy]]) -> str:
+    """Counts over some batches, and means over them."""
+    every = [one for policies in batches for one in policies]
+    orders = [
+        np.mean([rank_correlation(policies, order) for policies in batches])
+        for order in (as_chosen, by_value)
+    ]
+    cells = (
+        name,
+        len(every),
+        *(f"{order:.2f}" for order in orders),
+        f"{np.mean([regret(policies) for policies in batches]):.0%}",
+        sum(inside(one.estimate, one.truth) for one in every),
+        sum(inside(one.difference, one.gain) for one in every),
+        sum(one.verdict == "better" for one in every),
+        sum(one.wrongly_better for one in every),
+    )
+    return "| " + " | ".join(map(str, cells)) + " |"
 
 
 def share(count: int, total: int) -> str:
