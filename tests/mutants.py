@@ -2251,6 +2251,15 @@ MUTANTS = [
                 "self.values.difference.value > 0",
                 "test_verdict.py",
             ),
+            ("verdict", "if self.doubts:", "if False:", "test_verdict.py"),
+            ("support", "rarity * min(1 /", "rarity * max(1 /", "test_verdict.py"),
+            (
+                "support",
+                "dataset.episodes[:, 0], ~dataset.terminated",
+                "dataset.episodes[:, 0], dataset.terminated | True",
+                "test_verdict.py",
+            ),
+            ("behaviour", "np.where(permitted, chances, 0.0)", "chances", "test_verdict.py"),
             (
                 "candidates",
                 "numbers[start::2]) for start in (0, 1)",
@@ -2300,7 +2309,7 @@ MUTANTS = [
     ),
     Mutant(
         "serving/service.py",
-        "if not acted.valid.all() and not self.policy.has_fallback:",
+        "if without.any():",
         "if False:",
         SERVING,
     ),

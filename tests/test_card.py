@@ -141,7 +141,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Card, Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bcq.judging.values.FitSettings", lambda: QUICK)
         patch.setattr("bcq.judging.fitting.LONGEST", 2)
-        patch.setattr("bcq.judging.importance.UPDATES", 100)
+        patch.setattr("bcq.judging.behaviour.UPDATES", 100)
         patch.setattr("bcq.cli.judging.write_card", write)
         sizes = ["--hidden-sizes", "4", "--batch-size", "8", "--steps", "200"]
         kept = ["--hold-out", "0.5", "--checkpoint-every", "200", "--quiet", "--out", str(run)]
@@ -187,6 +187,7 @@ def test_the_numbers_are_those_of_the_judgement(made: tuple[Card, Path], tree: P
         f"{support.reaction:.3g}",
         f"{support.draws:.3g}",
         f"{support.own_value:.5g}",
+        f"{support.departure:.3g}",
         card.dataset.fingerprint,
         f"{len(card.dataset):,}",
         "20 episodes (50%), drawn at random; the policy did not learn from them",
@@ -622,6 +623,8 @@ def test_curves_take_what_is_a_number(tmp_path: Path, made: tuple[Card, Path]) -
             "-3 to -1, is below 0: by this estimate the policy earns less",
         ),
         ({"meter": 4.0, "settled": False}, "settle and the policy leaves the data (meter 4.00)."),
+        ({"departure": 20.0}, "takes choices that the log rarely shows (departure 20)."),
+        ({"departure": 20.0, "low": -3.0, "high": -1.0}, "-3 to -1, is below 0"),
         ({"low": NAN}, "The difference to the behaviour is not a finite number."),
     ],
 )
@@ -704,7 +707,7 @@ def test_what_is_not_covered_depends_on_the_judgement(
 
 def test_a_support_without_draws_says_so() -> None:
     same, drawn = (
-        Support(judgement().support.meter, reaction=1.0, draws=draws, own_value=None)
+        Support(judgement().support.meter, 1.0, draws, own_value=None, departure=None)
         for draws in (0.0, 0.5)
     )
     assert "same action whenever" in module.draws_in_words(same)

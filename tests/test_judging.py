@@ -30,6 +30,7 @@ TABLE = FitSettings(
     fits=4, period=1_000, batch_size=512, learning_rate=0.01, hidden_sizes=(), widening=1.0
 )
 CHOSEN = np.array([0, 1, 1, 0])
+UNUSED: Any = object()  # a behaviour: these logs have propensities
 
 
 def steps_of(random: np.random.Generator, rows: int = 6) -> LoggedSteps:
@@ -334,7 +335,7 @@ def test_importance_sampling_of_choices_is_near_the_truth() -> None:
     dataset = log_of(mdp, 800, seed=1, propensities=True)
     policy = table_policy(CHOSEN, dataset)
     found = compare(policy, dataset, discount=DISCOUNT, settings=TABLE)
-    sampled = importance_of(policy, dataset, found, discount=DISCOUNT, seed=0)
+    sampled = importance_of(policy, dataset, found, UNUSED, discount=DISCOUNT, seed=0)
     assert isinstance(sampled, Sampled)
     truth = mdp.values(np.eye(CHOICES)[CHOSEN]).mean()
     for estimate in (sampled.weighted, sampled.doubly_robust):
@@ -350,7 +351,7 @@ def test_importance_sampling_is_refused_where_it_is_hopeless(
     dataset, found = judged
     few = replace(dataset, propensities=np.full(len(dataset), 1e-3, np.float32))
     policy = table_policy(CHOSEN, dataset)
-    told = importance_of(policy, few, found, discount=DISCOUNT, seed=0)
+    told = importance_of(policy, few, found, UNUSED, discount=DISCOUNT, seed=0)
     assert isinstance(told, str)
     assert "effective sample size" in told
 

@@ -9,14 +9,18 @@ import pytest
 
 import bcq
 from bcq.cli.application import main
+from bcq.data.bounds import Choices
+from bcq.data.columns import Provenance
+from bcq.data.dataset import Dataset
 from bcq.data.splits import HoldOut
 from bcq.judging import candidates as module
+from bcq.judging.behaviour import Behaviour
 from bcq.judging.candidates import Candidate, Choice, candidates_of, choose, discount_of
 from bcq.judging.fitting import FitSettings
 from bcq.judging.meter import Meter
 from bcq.judging.report import as_json, as_text
-from bcq.judging.support import Support, difference, ratio, spread
-from bcq.judging.values import Comparison, Estimate
+from bcq.judging.support import Support, departure, difference, ratio, spread
+from bcq.judging.values import Comparison, Estimate, Log, Proposed
 from bcq.judging.verdict import Judgement
 from bcq.system.errors import InputError
 from judging_cases import log_of, random_mdp
@@ -43,7 +47,12 @@ def judgement(
         "best_episode": 12.0,
         "widening": 1.0,
     }
-    support: dict[str, Any] = {"reaction": 1.0, "draws": 0.0, "own_value": None}
+    support: dict[str, Any] = {
+        "reaction": 1.0,
+        "draws": 0.0,
+        "own_value": None,
+        "departure": None,
+    }
     for name, change in changes.items():
         (values if name in values else support)[name] = change
     return Judgement(
@@ -82,6 +91,11 @@ def judgement(
         ({"meter": 3.0}, "better"),
         ({"reaction": 0.009}, "do not deploy"),
         ({"reaction": 0.01}, "better"),
+        ({"departure": 16.0}, "better"),
+        ({"departure": 16.1}, "cannot tell"),
+        ({"departure": 16.1, "low": -0.49}, "cannot tell"),
+        ({"departure": 16.1, "low": -3.0, "high": -0.1}, "do not deploy"),
+        ({"departure": 16.1, "settled": False}, "do not deploy"),
     ],
 )
 def test_the_rule(changes: dict[str, Any], verdict: str) -> None:
@@ -101,6 +115,86 @@ def test_the_rule(changes: dict[str, Any], verdict: str) -> None:
 )
 def test_objections_are_said(changes: dict[str, Any], words: str) -> None:
     assert judgement(**changes).objections == [words]
+
+
+def test_a_doubt_is_said() -> None:
+    far = judgement(departure=25.04)
+    told = "the policy often takes choices that the log rarely shows (departure 25)"
+    assert far.doubts == [told]
+    assert far.sound
+    lines = as_text(choice(far)).splitlines()
+    assert f"  because {told}" in lines
+    shown = "departure of its choices   25 (0: always the usual one; at most 16 for a verdict in "
+    assert f"{shown}favour)" in lines
+    assert as_json(choice(far))["departure"] == 25.04
+    assert as_json(choice(far))["doubts"] == [told]
+    quantities = judgement()
+    assert quantities.doubts == []
+    assert "departure of" not in as_text(choice(quantities))
+
+
+class Known:
+    """A behaviour whose chances are the numbers of the observations."""
+
+    def chances(self, observations: Any, permitted: Any = None) -> Any:
+        return observations if permitted is None else np.where(permitted, observations, 0.0)
+
+
+def chosen(first: Any, after: Any) -> Any:
+    return Proposed(np.array(after)[:, None], np.array(first)[:, None])
+
+
+def of_choices(**changes: Any) -> Dataset:
+    """Two episodes of two steps, the second of which terminates."""
+    columns: dict[str, Any] = {
+        "observations": np.array([[0.5, 0.5], [0.9, 0.1], [0.8, 0.2], [0.7, 0.3]], np.float32),
+        "next_observations": np.array(
+            [[0.9, 0.1], [0.25, 0.75], [0.7, 0.3], [0.0, 0.0]], np.float32
+        ),
+    }
+    return Dataset(
+        **columns,
+        actions=np.zeros((4, 1), np.float32),
+        rewards=np.arange(4, dtype=np.float32),
+        terminated=np.array([False, False, False, True]),
+        truncated=np.array([False, True, False, False]),
+        bounds=Choices.numbered(2),
+        provenance=Provenance(),
+        **changes,
+    )
+
+
+def test_the_departure_by_hand() -> None:
+    """At both starts and after the three steps that do not terminate, over two steps."""
+    proposed = chosen(first=[1, 0], after=[1, 1, 0, 1])
+    rarities = [np.log(0.5 / 0.5), 0.0, np.log(0.9 / 0.1), 0.0, 0.0]
+    found = departure(proposed, of_choices(), Known(), 0.9)  # type: ignore[arg-type]
+    assert found == pytest.approx(2 * np.mean(rarities), rel=1e-6)
+    soon = departure(proposed, of_choices(), Known(), 0.25)  # type: ignore[arg-type]
+    assert soon == pytest.approx(np.mean(rarities) / 0.75, rel=1e-6)
+
+
+def test_a_choice_that_is_not_permitted_is_not_the_usual_one() -> None:
+    permitted = np.ones((4, 2), bool)
+    after = np.array([[False, True], [True, True], [True, True], [False, False]])
+    dataset = of_choices(permitted=permitted, next_permitted=after)
+    proposed = chosen(first=[1, 0], after=[1, 1, 0, 0])
+    assert departure(proposed, dataset, Known(), 0.9) == 0.0  # type: ignore[arg-type]
+
+
+def test_the_chances_of_a_behaviour_are_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bcq.judging.behaviour.UPDATES", 1_000)
+    dataset = log_of(random_mdp(0), 60, seed=1)
+    behaviour = Behaviour.of(dataset, Log(dataset, 0.9).scaling, seed=0)
+    states = np.eye(4, dtype=np.float32)
+    shares = np.array(
+        [dataset.actions[dataset.observations[:, one] == 1].mean() for one in range(4)]
+    )
+    np.testing.assert_allclose(behaviour.chances(states)[:, 1], shares, atol=0.03)
+    only = np.array([[True, False]] * 4)
+    np.testing.assert_array_equal(behaviour.chances(states, only)[:, 1], 0)
+    monkeypatch.setattr("bcq.judging.behaviour.LEAST_PROBABILITY", 0.6)
+    np.testing.assert_allclose(behaviour.chances(states), 0.6)
 
 
 def test_spread_of_actions_by_hand() -> None:
@@ -223,7 +317,7 @@ def test_runs_are_judged_by_the_episodes_that_they_kept_aside(
 ) -> None:
     monkeypatch.setattr("bcq.judging.values.FitSettings", lambda: QUICK)
     monkeypatch.setattr("bcq.judging.fitting.LONGEST", 2)
-    monkeypatch.setattr("bcq.judging.importance.UPDATES", 100)
+    monkeypatch.setattr("bcq.judging.behaviour.UPDATES", 100)
     bcq.save(log, tmp_path / "log.hdf5")
     trained(tmp_path / "run", log, HoldOut(0.4), steps=200, checkpoint_every=100, keep="all")
     main(["judge", str(tmp_path / "run"), "--data", str(tmp_path / "log.hdf5"), "--quiet"])

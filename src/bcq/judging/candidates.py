@@ -10,6 +10,7 @@ import numpy as np
 
 from bcq.data.dataset import Dataset
 from bcq.data.splits import of_episodes
+from bcq.judging.behaviour import Behaviour
 from bcq.judging.importance import importance_of
 from bcq.judging.support import support_of
 from bcq.judging.values import compare
@@ -106,9 +107,12 @@ def judge(policy: Policy, dataset: Dataset, *, discount: float, seed: int = 0) -
     clock = [time.perf_counter()]
     values = compare(policy, dataset, discount=discount, seed=seed)
     clock.append(time.perf_counter())
-    support = support_of(policy, dataset, values, seed=seed)
+    behaviour = None
+    if dataset.task.choices is not None:
+        behaviour = Behaviour.of(dataset, values.fitted.log.scaling, seed)
+    support = support_of(policy, dataset, values, behaviour, seed=seed)
     clock.append(time.perf_counter())
-    sampled = importance_of(policy, dataset, values, discount=discount, seed=seed)
+    sampled = importance_of(policy, dataset, values, behaviour, discount=discount, seed=seed)
     clock.append(time.perf_counter())
     parts = ("fitted values", "support", "importance sampling")
     return Judgement(

@@ -16,7 +16,7 @@ from bcq.judging.limits import limits
 from bcq.judging.origins import data_card, training_card
 from bcq.judging.page import SIGNATURE, Element, element, page, paragraph, section, table
 from bcq.judging.report import words
-from bcq.judging.support import FARTHEST, LEAST_REACTION, Support
+from bcq.judging.support import FARTHEST, LARGEST_DEPARTURE, LEAST_REACTION, Support
 from bcq.judging.values import Estimate
 from bcq.judging.verdict import AT_LIMIT, RULE, Judgement
 from bcq.runs.directory import Run
@@ -119,8 +119,9 @@ def as_html(card: Card) -> str:
 def reason(judgement: Judgement) -> str:
     """One sentence that says which part of the rule gave the verdict."""
     difference, margin = judgement.values.difference, judgement.margin
-    if judgement.objections:
-        told = " and ".join(judgement.objections)
+    doubts = judgement.doubts if judgement.verdict == "cannot tell" else []
+    if against := judgement.objections or doubts:
+        told = " and ".join(against)
         return f"{told[:1].upper()}{told[1:]}."
     if not all(map(math.isfinite, difference)):
         return "The difference to the behaviour is not a finite number."
@@ -171,7 +172,7 @@ def behind(judgement: Judgement) -> list[tuple[str, str, str]]:
     """Each number that the rule looks at, and what it must be."""
     values, support = judgement.values, judgement.support
     settled = f"{'yes' if values.settled else 'no'}, after {values.curve[-1][0]:,} updates"
-    return [
+    rows = [
         (
             "difference to the behaviour",
             words(values.difference),
@@ -182,6 +183,10 @@ def behind(judgement: Judgement) -> list[tuple[str, str, str]]:
         ("extrapolation meter", f"{support.meter.ratio:.3g}", f"at most {FARTHEST:g}"),
         ("reaction to the state", f"{support.reaction:.3g}", f"at least {LEAST_REACTION:g}"),
     ]
+    if support.departure is not None:
+        needed = f"at most {LARGEST_DEPARTURE:g} (better or no worse)"
+        rows.append(("departure of its choices", f"{support.departure:.3g}", needed))
+    return rows
 
 
 def compared(choice: Choice) -> list[Element]:

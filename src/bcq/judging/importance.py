@@ -7,23 +7,17 @@ For choices only. The actions of these policies are not random, so a step has th
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from bcq.algorithms.discrete_bc import DiscreteBC, DiscreteBCConfig
 from bcq.data.columns import Flags, Floats
 from bcq.data.dataset import Dataset
-from bcq.data.scaling import Scaling
+from bcq.judging.behaviour import Behaviour
 from bcq.judging.values import Comparison, Estimate, propose
 from bcq.system.progress import Progress
-from bcq.training.loop import train
 from bcq.training.policy import Policy
 
 LEAST_EFFECTIVE = 10.0  # episodes: with fewer, one of them can decide the estimate
-LEAST_PROBABILITY = 0.01  # of a logged choice under a fitted behaviour
-UPDATES = 3_000  # of the fitted behaviour
 QUANTITIES = (
     "importance sampling needs the probability of the logged actions under the policy; this policy "
     "takes one action of infinitely many, so that probability is 0"
@@ -43,17 +37,26 @@ class Sampled:
 
 
 def importance_of(
-    policy: Policy, dataset: Dataset, comparison: Comparison, *, discount: float, seed: int
+    policy: Policy,
+    dataset: Dataset,
+    comparison: Comparison,
+    behaviour: Behaviour | None,
+    *,
+    discount: float,
+    seed: int,
 ) -> Sampled | str:
     """Values by importance sampling, or why there are none."""
-    if dataset.task.choices is None:
+    if behaviour is None:
         return QUANTITIES
     logged = dataset.bounds.normalise(dataset.actions)
     with Progress("choices of the policy", len(dataset), "choice", delay=2.0) as bar:
         chosen = propose(policy, dataset.observations, dataset.permitted, 1, seed, bar)[:, 0]
     known = dataset.propensities
-    scaling = comparison.fitted.log.scaling
-    chances = fitted_propensities(dataset, scaling, seed) if known is None else known
+    if known is None:
+        every = behaviour.chances(dataset.observations)
+        chances = np.take_along_axis(every, logged[:, None], axis=1)[:, 0]
+    else:
+        chances = known
     table = Table(dataset.episodes)
     weights = cumulative_weights(table, (logged == chosen) / chances.astype(np.float64))
     effective = effective_episodes(weights)
@@ -88,18 +91,6 @@ def importance_of(
         effective=effective,
         logged=known is not None,
     )
-
-
-def fitted_propensities(dataset: Dataset, scaling: Scaling, seed: int) -> Floats:
-    """The probability of each logged choice by a model of the behaviour."""
-    config = DiscreteBCConfig()
-    *_, (_, learner, _) = train(config, dataset, steps=UPDATES, seed=seed, scaling=scaling)
-    assert isinstance(learner, DiscreteBC)
-    observations = jnp.asarray(scaling.observations(dataset.observations))
-    chances = jax.nn.softmax(learner.behaviour.model(observations))
-    logged = dataset.bounds.normalise(dataset.actions)
-    found = np.take_along_axis(np.asarray(chances), logged[:, None], axis=1)[:, 0]
-    return np.maximum(found, LEAST_PROBABILITY)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from bcq.judging.candidates import Choice
+from bcq.judging.support import LARGEST_DEPARTURE
 from bcq.judging.values import Estimate
 from bcq.judging.verdict import RULE, Judgement
 
@@ -31,7 +32,7 @@ def as_text(choice: Choice) -> str:
     values, support = judgement.values, judgement.support
     lines += [
         f"{choice.chosen}: {judgement.verdict}",
-        *(f"  because {reason}" for reason in judgement.objections),
+        *(f"  because {reason}" for reason in judgement.objections + judgement.doubts),
         *([CAUTION] if judgement.verdict == "better" else []),
         "",
         f"judged by {choice.judged_by} episodes ({choice.fit_on}), discount {choice.discount:g}",
@@ -45,6 +46,11 @@ def as_text(choice: Choice) -> str:
         f"({support.meter.data_outside:.1%} of the logged ones)",
         f"spread of its actions      {support.reaction:.3g} times that of the logged ones",
     ]
+    if support.departure is not None:
+        lines.append(
+            f"departure of its choices   {support.departure:.3g} (0: always the usual one; at most "
+            f"{LARGEST_DEPARTURE:g} for a verdict in favour)"
+        )
     if support.draws:
         lines.append(f"two draws in one state     differ by {support.draws:.3g} times that spread")
     if support.own_value is not None:
@@ -108,6 +114,7 @@ def numbers(judgement: Judgement) -> dict[str, Any]:
     return {
         "verdict": judgement.verdict,
         "objections": judgement.objections,
+        "doubts": judgement.doubts,
         "preference": judgement.preference,
         **{name: getattr(values, name)._asdict() for name in ("policy", "behaviour", "difference")},
         "best_episode": values.best_episode,
@@ -117,6 +124,7 @@ def numbers(judgement: Judgement) -> dict[str, Any]:
         "extrapolation_meter": support.meter.ratio,
         "reaction": support.reaction,
         "draws": support.draws,
+        "departure": support.departure,
         "own_value": support.own_value,
         "seconds": judgement.seconds,
         "importance_sampling": importance(judgement),

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bcq.judging.importance import Sampled
-from bcq.judging.support import FARTHEST, Support
+from bcq.judging.support import FARTHEST, LARGEST_DEPARTURE, Support
 from bcq.judging.values import Comparison
 
 Verdict = Literal["better", "no worse", "cannot tell", "do not deploy"]
@@ -16,7 +16,8 @@ RULE = (
     "do not deploy: it is below 0, or the fitted values did not settle, or more than "
     f"{AT_LIMIT:.0%} of them are at the limit of what the rewards allow, or the policy leaves the "
     f"data (extrapolation meter above {FARTHEST:g}) or does not react to its state. "
-    "cannot tell: everything else."
+    "cannot tell: everything else, and a policy whose choices depart from those usual in the log "
+    f"by more than {LARGEST_DEPARTURE:g}."
 )
 
 
@@ -49,6 +50,14 @@ class Judgement:
         return found
 
     @property
+    def doubts(self) -> list[str]:
+        """What forbids to call a policy better or no worse, although it may be."""
+        if not self.support.departs:
+            return []
+        told = f"departure {self.support.departure:.3g}"
+        return [f"the policy often takes choices that the log rarely shows ({told})"]
+
+    @property
     def sound(self) -> bool:
         """Whether the fitted values can be relied on, and the policy stays with the data."""
         return not self.objections
@@ -69,6 +78,8 @@ class Judgement:
         """See `RULE`."""
         if not self.sound or self.values.difference.high < 0:
             return "do not deploy"
+        if self.doubts:
+            return "cannot tell"
         if self.values.difference.low > 0:
             return "better"
         return "no worse" if self.values.difference.low > -self.margin else "cannot tell"
