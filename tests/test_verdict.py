@@ -271,6 +271,19 @@ def test_episodes_to_choose_by_are_others_than_those_to_judge_by(tmp_path: Path,
     assert module.episodes_for(runs, log, "all", 1).judging is log
 
 
+def test_too_few_episodes_for_both_are_refused_before_any_fit(tmp_path: Path, log: Any) -> None:
+    run = trained(tmp_path / "run", log, HoldOut(0.15), steps=200, checkpoint_every=100, keep=2)
+    message = (
+        "choosing among 2 candidates and judging the best need at least 5 episodes each; there "
+        "are 9 in all"
+    )
+    with pytest.raises(InputError, match=message):
+        choose([run], log)
+    assert len(module.episodes_for([run], log, "held-out", 1).judging.episodes) == 9
+    ten = [trained(tmp_path / "ten", log, HoldOut(1 / 6))]
+    assert len(module.episodes_for(ten, log, "held-out", 2).judging.episodes) == 5
+
+
 def test_every_kept_checkpoint_is_a_candidate(tmp_path: Path, log: Any) -> None:
     run = trained(tmp_path / "run", log, None, steps=300, checkpoint_every=100, keep=2)
     assert [one.step for one in candidates_of([run])] == [200, 300]

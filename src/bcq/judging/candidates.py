@@ -12,7 +12,7 @@ from bcq.data.dataset import Dataset
 from bcq.data.splits import of_episodes
 from bcq.judging.importance import importance_of
 from bcq.judging.support import support_of
-from bcq.judging.values import compare
+from bcq.judging.values import LEAST_EPISODES, compare
 from bcq.judging.verdict import Judgement
 from bcq.runs.configuration import LoggedBatch
 from bcq.runs.directory import Run
@@ -83,8 +83,11 @@ def episodes_for(runs: Sequence[Run], dataset: Dataset, fit_on: FitOn, candidate
     if candidates == 1:
         return Episodes(judged, judged)
     numbers = np.arange(len(judged.episodes))
-    if len(numbers) < 2:
-        raise InputError("there is only one episode to choose and to judge by")
+    if len(numbers) < 2 * LEAST_EPISODES:
+        raise InputError(
+            f"choosing among {candidates} candidates and judging the best need at least "
+            f"{LEAST_EPISODES} episodes each; there are {len(numbers)} in all"
+        )
     return Episodes(*(of_episodes(judged, numbers[start::2]) for start in (0, 1)))
 
 
