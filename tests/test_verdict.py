@@ -284,6 +284,16 @@ def test_too_few_episodes_for_both_are_refused_before_any_fit(tmp_path: Path, lo
     assert len(module.episodes_for(ten, log, "held-out", 2).judging.episodes) == 5
 
 
+def test_no_run_is_left_out_or_counted_twice(tmp_path: Path, log: Any) -> None:
+    runs = [trained(tmp_path / name, log, None) for name in ("one", "two")]
+    again = bcq.Run.open(tmp_path / "two" / ".." / "one")
+    with pytest.raises(InputError, match=r"one: is given twice$"):
+        candidates_of([*runs, again])
+    (tmp_path / "two" / "checkpoint.json").unlink()
+    with pytest.raises(InputError, match=r"two: has no checkpoint yet$"):
+        candidates_of(runs)
+
+
 def test_every_kept_checkpoint_is_a_candidate(tmp_path: Path, log: Any) -> None:
     run = trained(tmp_path / "run", log, None, steps=300, checkpoint_every=100, keep=2)
     assert [one.step for one in candidates_of([run])] == [200, 300]

@@ -49,10 +49,12 @@ class Episodes:
 
 def candidates_of(runs: Sequence[Run]) -> list[Candidate]:
     """Every kept checkpoint of every run."""
-    found = [Candidate(run, one["step"]) for run in runs for one in run.checkpoints()]
-    if not found:
-        raise InputError(f"{runs[0].directory}: has no checkpoint yet")
-    return found
+    for number, run in enumerate(runs):
+        if not run.checkpoints():
+            raise InputError(f"{run.directory}: has no checkpoint yet")
+        if run.directory.resolve() in {one.directory.resolve() for one in runs[:number]}:
+            raise InputError(f"{run.directory}: is given twice")
+    return [Candidate(run, one["step"]) for run in runs for one in run.checkpoints()]
 
 
 def episodes_for(runs: Sequence[Run], dataset: Dataset, fit_on: FitOn, candidates: int) -> Episodes:
