@@ -2251,6 +2251,7 @@ MUTANTS = [
                 "self.values.difference.value > 0",
                 "test_verdict.py",
             ),
+            ("candidates", "for one in alike)", "for one in alike[:1])", "test_verdict.py"),
             (
                 "candidates",
                 "numbers[start::2]) for start in (0, 1)",

@@ -133,11 +133,17 @@ def choice(*judgements: Judgement) -> Choice:
     return Choice("held-out", 0.99, chosen, first, 7, ranking if len(ranking) > 1 else [])
 
 
-def test_the_best_is_clear_if_its_fits_are_above_those_of_the_second() -> None:
+def test_the_best_is_clear_if_its_fits_are_above_those_of_all_others() -> None:
     one = judgement(value=12.0, fits=(11.0, 12.0, 13.0))
     assert choice(one).clear
     assert choice(one, judgement(value=11.0, fits=(10.0, 11.0, 12.0))).clear  # always 1 less
     assert not choice(one, judgement(value=11.0, fits=(13.0, 10.0, 10.0))).clear
+    surely_worse, perhaps_better = judgement(value=11.0, fits=(10.0, 11.0, 12.0)), (5.0, 14.0, 20.0)
+    several = choice(one, surely_worse, judgement(value=13.0, fits=perhaps_better))
+    assert several.rivals == 1
+    assert "  others that cannot be told from the first: 1 of 2" in as_text(several).splitlines()
+    suspect = judgement(value=13.0, fits=perhaps_better, at_limit=0.06)
+    assert "  the first is the best" in as_text(choice(one, surely_worse, suspect)).splitlines()
 
 
 def test_the_difference_of_two_policies_is_as_uncertain_as_that_to_the_behaviour() -> None:

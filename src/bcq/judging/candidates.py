@@ -134,11 +134,17 @@ class Choice:
 
     @property
     def clear(self) -> bool:
-        """Whether the best candidate can be told from the second."""
+        """Whether the best candidate can be told from all others."""
+        return not self.rivals
+
+    @property
+    def rivals(self) -> int:
+        """How many candidates cannot be told from the best; suspect values are no rivals."""
         if not self.ranking:
-            return True
-        first, second = (judgement.values for _, judgement in self.ranking[:2])
-        return first.above(second).low > 0
+            return 0
+        first, *others = (judgement for _, judgement in self.ranking)
+        alike = [one for one in others if one.preference[0] == first.preference[0]]
+        return sum(not first.values.above(one.values).low > 0 for one in alike)
 
     @property
     def over_seeds(self) -> list[list[float]]:

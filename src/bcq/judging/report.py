@@ -26,8 +26,7 @@ def as_text(choice: Choice) -> str:
             f"  {words(one.values.policy):32} {one.verdict:14} {candidate}"
             for candidate, one in choice.ranking
         ]
-        told = "the first is the best" if choice.clear else "the first two cannot be told apart"
-        lines += [f"  {told}", *map(of_seeds, choice.over_seeds), ""]
+        lines += [f"  {comparison(choice)}", *map(of_seeds, choice.over_seeds), ""]
     values, support = judgement.values, judgement.support
     lines += [
         f"{choice.chosen}: {judgement.verdict}",
@@ -68,6 +67,15 @@ def as_text(choice: Choice) -> str:
     lines += [f"the fits {state} after {values.curve[-1][0]:,} updates", f"time: {costs}"]
     lines += ["", f"rule: {RULE}"]
     return "\n".join(lines)
+
+
+def comparison(choice: Choice) -> str:
+    """Whether the first of the ranking is the best."""
+    if choice.clear:
+        return "the first is the best"
+    return (
+        f"others that cannot be told from the first: {choice.rivals} of {len(choice.ranking) - 1}"
+    )
 
 
 def of_seeds(values: Sequence[float]) -> str:
