@@ -1,5 +1,6 @@
 """The rule of the verdict, what speaks for and against a policy, and choosing among several."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from bcq.judging.meter import Meter
 from bcq.judging.report import as_json, as_text
 from bcq.judging.support import Support, difference, ratio, spread
 from bcq.judging.values import Comparison, Estimate
-from bcq.judging.verdict import Judgement
+from bcq.judging.verdict import RULE, Judgement
 from bcq.system.errors import InputError
 from judging_cases import log_of, random_mdp
 
@@ -88,6 +89,16 @@ def test_the_rule(changes: dict[str, Any], verdict: str) -> None:
     found = judgement(**changes)
     assert found.verdict == verdict
     assert found.sound == (verdict != "do not deploy" or "high" in changes)
+
+
+def test_the_rule_is_told_in_its_order_everywhere() -> None:
+    """A small loss may be no worse and surely a loss, a doubtful gain may be above 0."""
+    assert judgement(low=-0.4, high=-0.1).verdict == "do not deploy"
+    order = ["do not deploy", "better", "no worse", "cannot tell"]
+    assert re.findall(rf"({'|'.join(order)}):", RULE) == order
+    docs = (Path(__file__).parents[1] / "docs" / "judging.md").read_text(encoding="utf-8")
+    assert re.findall(rf"^\| ({'|'.join(order)}) \|", docs, re.MULTILINE) == order
+    assert f"rule: {RULE}" in as_text(choice(judgement()))
 
 
 @pytest.mark.parametrize(
