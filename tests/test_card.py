@@ -49,7 +49,7 @@ from bcq.judging.importance import Sampled
 from bcq.judging.limits import sentences
 from bcq.judging.origins import doctor, kept_aside, returns_of, said
 from bcq.judging.page import CSS, Element, element, page, table, written
-from bcq.judging.report import words
+from bcq.judging.report import as_text, words
 from bcq.judging.support import Support
 from bcq.judging.values import Estimate
 from bcq.judging.verdict import RULE
@@ -662,6 +662,11 @@ def test_importance_sampling_is_told(made: tuple[Card, Path]) -> None:
         found = changed(made[0], judgement=replace(base, sampled=sampled))
         assert {"4 (3 to 5)", "6 (5 to 7)", "12.3"} <= set(found.texts("td"))
         assert any(told in text for text in found.texts("p"))
+        assert not any("cut ends" in text for text in found.texts("p"))
+    cut = replace(judgement(tail=0.366), sampled=Sampled(one, one, 12.34, True))
+    words = "leaves out what follows after the cut ends of episodes (37% of the weight"
+    assert any(words in text for text in changed(made[0], judgement=cut).texts("p"))
+    assert words in as_text(replace(made[0].choice, judgement=cut))
     assert "No estimate. Importance sampling: not here." in changed(made[0], judgement=base).texts(
         "p"
     )

@@ -43,6 +43,7 @@ def judgement(
         "at_limit": 0.0,
         "best_episode": 12.0,
         "widening": 1.0,
+        "tail": 0.0,
     }
     support: dict[str, Any] = {"reaction": 1.0, "draws": 0.0, "own_value": None}
     for name, change in changes.items():
@@ -55,7 +56,6 @@ def judgement(
             fits=np.array(fits),
             counts=np.ones((3, 2), np.int64),
             curve=[(1_000, value)],
-            tail=0.0,
             fitted=None,  # type: ignore[arg-type] # the rule does not ask it
             **values,
         ),
@@ -210,6 +210,9 @@ def test_a_judgement_is_told_with_its_numbers() -> None:
         "time: fitted values 2.0 s, support 0.5 s",
     ):
         assert line in text.splitlines(), line
+    assert "of the policy and the difference 3 times as wide" in as_text(
+        choice(judgement(widening=3.0))
+    )
     assert "  try it under supervision first" in text
     worse = judgement(meter=5.0, value=9.0)
     assert "under supervision" not in as_text(choice(worse))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bcq.judging.candidates import Choice
-from bcq.judging.values import Estimate
+from bcq.judging.values import TAIL, Comparison, Estimate
 from bcq.judging.verdict import RULE, Judgement
 
 FLATTERED = "warning: the policy learned from some of these episodes, which flatters it"
@@ -34,6 +34,8 @@ def as_text(choice: Choice) -> str:
         *([CAUTION] if judgement.verdict == "better" else []),
         "",
         f"judged by {choice.judged_by} episodes ({choice.fit_on}), discount {choice.discount:g}",
+        f"95% intervals in brackets; of the policy and the difference {values.widening:g} times as "
+        "wide as the fits say",
         *([FLATTERED] if choice.fit_on == "all" else []),
         f"value of the policy        {words(values.policy)}",
         f"value of the behaviour     {words(values.behaviour)}, best episode "
@@ -56,6 +58,7 @@ def as_text(choice: Choice) -> str:
             f"by importance sampling     {words(sampled.weighted)}",
             f"doubly robust              {words(sampled.doubly_robust)}",
             f"effective episodes         {sampled.effective:.1f}",
+            *until_cut(values),
         ]
         if not sampled.logged:
             lines.append(
@@ -67,6 +70,16 @@ def as_text(choice: Choice) -> str:
     lines += [f"the fits {state} after {values.curve[-1][0]:,} updates", f"time: {costs}"]
     lines += ["", f"rule: {RULE}"]
     return "\n".join(lines)
+
+
+def until_cut(values: Comparison) -> list[str]:
+    """What weighted rewards leave out where episodes were cut before their end."""
+    if not values.tail > TAIL:
+        return []
+    return [
+        "importance sampling per decision leaves out what follows after the cut ends of episodes "
+        f"({values.tail:.0%} of the weight of the rewards); the doubly robust estimate does not"
+    ]
 
 
 def comparison(choice: Choice) -> str:
