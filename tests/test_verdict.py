@@ -259,7 +259,7 @@ def test_runs_are_judged_by_the_episodes_that_they_kept_aside(
     ("changes", "message"),
     [
         ({"hold_out": None}, "learned from every episode of the batch"),
-        ({"another": True}, "this is not the batch that .* was trained on"),
+        ({"another": True}, "this is not the batch that .* was trained on; read it with"),
         ({"mixed": True}, "did not keep the same episodes aside"),
     ],
 )

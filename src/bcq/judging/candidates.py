@@ -68,7 +68,10 @@ def episodes_for(runs: Sequence[Run], dataset: Dataset, fit_on: FitOn, candidate
         if not isinstance(batch, LoggedBatch):
             raise InputError(f"{run.directory}: learned online, not from a batch")
         if batch.fingerprint != dataset.fingerprint:
-            raise InputError(f"this is not the batch that {run.directory} was trained on")
+            raise InputError(
+                f"this is not the batch that {run.directory} was trained on; read it with the "
+                "columns, bounds and lags of the training"
+            )
         aside.append(batch.hold_out)
     if fit_on == "all":
         judged = dataset
