@@ -2260,6 +2260,7 @@ MUTANTS = [
                 "test_verdict.py",
             ),
             ("behaviour", "np.where(permitted, chances, 0.0)", "chances", "test_verdict.py"),
+            ("candidates", "for one in alike)", "for one in alike[:1])", "test_verdict.py"),
             (
                 "candidates",
                 "numbers[start::2]) for start in (0, 1)",

@@ -49,7 +49,7 @@ from bcq.judging.importance import Sampled
 from bcq.judging.limits import sentences
 from bcq.judging.origins import doctor, kept_aside, returns_of, said
 from bcq.judging.page import CSS, Element, element, page, table, written
-from bcq.judging.report import words
+from bcq.judging.report import as_text, words
 from bcq.judging.support import Support
 from bcq.judging.values import Estimate
 from bcq.judging.verdict import RULE
@@ -536,10 +536,18 @@ def test_examples_are_rows_of_the_log() -> None:
     dataset = small(between(0, 1), np.ones((9, 1)), 3, **layout)
     shown = examples(conduct(dataset, np.zeros((9, 1))), dataset, {"actions": ["heat"]})
     found = parsed(element("div", *shown))
-    places = [(row // 3 + 1, row % 3 + 1) for row in (0, 1, 3, 4, 6, 8)]
-    assert found.texts("h3") == [f"Judged episode {e}, step {s}" for e, s in places]
-    second = [f"State: {SCRIPT} 3, mode=on 4, mode=off 5", "Logged: heat 1", "Policy: heat 0"]
-    assert found.texts("p")[3:6] == second
+    titles = [f"Judged episode {row // 3 + 1}, step {row % 3 + 1}" for row in range(9)]
+    assert len(found.texts("h3")) == 6
+    assert found.texts("h3") == [title for title in titles if title in found.texts("h3")]
+    row = 3 * titles.index(found.texts("h3")[1])
+    state = f"State: {SCRIPT} {row}, mode=on {row + 1}, mode=off {row + 2}"
+    assert found.texts("p")[3:6] == [state, "Logged: heat 1", "Policy: heat 0"]
+
+
+def test_examples_are_of_several_steps_where_all_episodes_have_the_same_length() -> None:
+    dataset = small(between(0, 1), np.ones((45, 1)))
+    shown = parsed(element("div", *examples(conduct(dataset, np.zeros((45, 1))), dataset, {})))
+    assert {title[-1] for title in shown.texts("h3")} == {"1", "2", "3"}
 
 
 def test_of_many_numbers_only_the_first_are_shown() -> None:
@@ -665,6 +673,11 @@ def test_importance_sampling_is_told(made: tuple[Card, Path]) -> None:
         found = changed(made[0], judgement=replace(base, sampled=sampled))
         assert {"4 (3 to 5)", "6 (5 to 7)", "12.3"} <= set(found.texts("td"))
         assert any(told in text for text in found.texts("p"))
+        assert not any("cut ends" in text for text in found.texts("p"))
+    cut = replace(judgement(tail=0.366), sampled=Sampled(one, one, 12.34, True))
+    words = "leaves out what follows after the cut ends of episodes (37% of the weight"
+    assert any(words in text for text in changed(made[0], judgement=cut).texts("p"))
+    assert words in as_text(replace(made[0].choice, judgement=cut))
     assert "No estimate. Importance sampling: not here." in changed(made[0], judgement=base).texts(
         "p"
     )

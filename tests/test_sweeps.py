@@ -320,6 +320,8 @@ def test_runs_that_nothing_ranks_are_trained_with_a_warning(
          "numbers, those of the data 1"),
         (["--hold-out", "0.2"], "a.csv: hold_out: keeps 2 episodes aside; judging needs 5"),
         (["--hold-out", "2"], "hold_out: 2.0 is not between 0 and 1"),
+        (["--hold-out-by", "time"], "hold_out_by: there is no share to keep aside; give one with "
+         "--hold-out"),
         (["--action-kind", "discrete"], "a.csv: "),
     ],
 )  # fmt: skip

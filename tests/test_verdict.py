@@ -1,5 +1,6 @@
 """The rule of the verdict, what speaks for and against a policy, and choosing among several."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from bcq.judging.meter import Meter
 from bcq.judging.report import as_json, as_text
 from bcq.judging.support import Support, departure, difference, ratio, spread
 from bcq.judging.values import Comparison, Estimate, Log, Proposed
-from bcq.judging.verdict import Judgement
+from bcq.judging.verdict import RULE, Judgement
 from bcq.system.errors import InputError
 from judging_cases import log_of, random_mdp
 
@@ -46,6 +47,7 @@ def judgement(
         "at_limit": 0.0,
         "best_episode": 12.0,
         "widening": 1.0,
+        "tail": 0.0,
     }
     support: dict[str, Any] = {
         "reaction": 1.0,
@@ -63,7 +65,6 @@ def judgement(
             fits=np.array(fits),
             counts=np.ones((3, 2), np.int64),
             curve=[(1_000, value)],
-            tail=0.0,
             fitted=None,  # type: ignore[arg-type] # the rule does not ask it
             **values,
         ),
@@ -102,6 +103,16 @@ def test_the_rule(changes: dict[str, Any], verdict: str) -> None:
     found = judgement(**changes)
     assert found.verdict == verdict
     assert found.sound == (verdict != "do not deploy" or "high" in changes)
+
+
+def test_the_rule_is_told_in_its_order_everywhere() -> None:
+    """A small loss may be no worse and surely a loss, a doubtful gain may be above 0."""
+    assert judgement(low=-0.4, high=-0.1).verdict == "do not deploy"
+    order = ["do not deploy", "cannot tell", "better", "no worse", "cannot tell"]
+    assert re.findall(rf"({'|'.join(order)}):", RULE) == order
+    docs = (Path(__file__).parents[1] / "docs" / "judging.md").read_text(encoding="utf-8")
+    assert re.findall(rf"^\| ({'|'.join(order)}) \|", docs, re.MULTILINE) == order
+    assert f"rule: {RULE}" in as_text(choice(judgement()))
 
 
 @pytest.mark.parametrize(
@@ -227,11 +238,17 @@ def choice(*judgements: Judgement) -> Choice:
     return Choice("held-out", 0.99, chosen, first, 7, ranking if len(ranking) > 1 else [])
 
 
-def test_the_best_is_clear_if_its_fits_are_above_those_of_the_second() -> None:
+def test_the_best_is_clear_if_its_fits_are_above_those_of_all_others() -> None:
     one = judgement(value=12.0, fits=(11.0, 12.0, 13.0))
     assert choice(one).clear
     assert choice(one, judgement(value=11.0, fits=(10.0, 11.0, 12.0))).clear  # always 1 less
     assert not choice(one, judgement(value=11.0, fits=(13.0, 10.0, 10.0))).clear
+    surely_worse, perhaps_better = judgement(value=11.0, fits=(10.0, 11.0, 12.0)), (5.0, 14.0, 20.0)
+    several = choice(one, surely_worse, judgement(value=13.0, fits=perhaps_better))
+    assert several.rivals == 1
+    assert "  others that cannot be told from the first: 1 of 2" in as_text(several).splitlines()
+    suspect = judgement(value=13.0, fits=perhaps_better, at_limit=0.06)
+    assert "  the first is the best" in as_text(choice(one, surely_worse, suspect)).splitlines()
 
 
 def test_the_difference_of_two_policies_is_as_uncertain_as_that_to_the_behaviour() -> None:
@@ -287,6 +304,9 @@ def test_a_judgement_is_told_with_its_numbers() -> None:
         "time: fitted values 2.0 s, support 0.5 s",
     ):
         assert line in text.splitlines(), line
+    assert "of the policy and the difference 3 times as wide" in as_text(
+        choice(judgement(widening=3.0))
+    )
     assert "  try it under supervision first" in text
     worse = judgement(meter=5.0, value=9.0)
     assert "under supervision" not in as_text(choice(worse))
@@ -333,7 +353,7 @@ def test_runs_are_judged_by_the_episodes_that_they_kept_aside(
     ("changes", "message"),
     [
         ({"hold_out": None}, "learned from every episode of the batch"),
-        ({"another": True}, "this is not the batch that .* was trained on"),
+        ({"another": True}, "this is not the batch that .* was trained on; read it with"),
         ({"mixed": True}, "did not keep the same episodes aside"),
     ],
 )
@@ -363,6 +383,29 @@ def test_episodes_to_choose_by_are_others_than_those_to_judge_by(tmp_path: Path,
             one.judging.rewards[slice(*one.judging.episodes[start])],
         )
     assert module.episodes_for(runs, log, "all", 1).judging is log
+
+
+def test_too_few_episodes_for_both_are_refused_before_any_fit(tmp_path: Path, log: Any) -> None:
+    run = trained(tmp_path / "run", log, HoldOut(0.15), steps=200, checkpoint_every=100, keep=2)
+    message = (
+        "choosing among 2 candidates and judging the best need at least 5 episodes each; there "
+        "are 9 in all"
+    )
+    with pytest.raises(InputError, match=message):
+        choose([run], log)
+    assert len(module.episodes_for([run], log, "held-out", 1).judging.episodes) == 9
+    ten = [trained(tmp_path / "ten", log, HoldOut(1 / 6))]
+    assert len(module.episodes_for(ten, log, "held-out", 2).judging.episodes) == 5
+
+
+def test_no_run_is_left_out_or_counted_twice(tmp_path: Path, log: Any) -> None:
+    runs = [trained(tmp_path / name, log, None) for name in ("one", "two")]
+    again = bcq.Run.open(tmp_path / "two" / ".." / "one")
+    with pytest.raises(InputError, match=r"one: is given twice$"):
+        candidates_of([*runs, again])
+    (tmp_path / "two" / "checkpoint.json").unlink()
+    with pytest.raises(InputError, match=r"two: has no checkpoint yet$"):
+        candidates_of(runs)
 
 
 def test_every_kept_checkpoint_is_a_candidate(tmp_path: Path, log: Any) -> None:

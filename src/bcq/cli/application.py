@@ -35,6 +35,7 @@ HINTS = {
     "onnx": "`pip install onnx onnxruntime` installs all it needs (the extra onnx)",
     "out": "give such a folder with --out",
     "picture": "give it with --picture",
+    "share": "give one with --hold-out",
     "serve": "`pip install starlette uvicorn` installs all it needs (the extra serve)",
     "step_format": "give it with --step-format",
     "ray": "`pip install 'ray>=2.60'` installs it (the extra ray)",

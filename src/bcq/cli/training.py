@@ -50,7 +50,11 @@ class Learning(Verb, Generic[Config]):
 
     def kept_aside(self) -> HoldOut | None:
         """The episodes that are kept aside, if any."""
-        return None if self.hold_out is None else HoldOut(self.hold_out, self.hold_out_by)
+        if self.hold_out is None:
+            if self.hold_out_by != "random":
+                raise InputError("hold_out_by: there is no share to keep aside", option="share")
+            return None
+        return HoldOut(self.hold_out, self.hold_out_by)
 
     def read(self, data: Path) -> Dataset:
         """Reads a batch and prints the warnings of the doctor."""

@@ -13,7 +13,7 @@ from bcq.data.splits import of_episodes
 from bcq.judging.behaviour import Behaviour
 from bcq.judging.importance import importance_of
 from bcq.judging.support import support_of
-from bcq.judging.values import compare
+from bcq.judging.values import LEAST_EPISODES, compare
 from bcq.judging.verdict import Judgement
 from bcq.runs.configuration import LoggedBatch
 from bcq.runs.directory import Run
@@ -50,10 +50,12 @@ class Episodes:
 
 def candidates_of(runs: Sequence[Run]) -> list[Candidate]:
     """Every kept checkpoint of every run."""
-    found = [Candidate(run, one["step"]) for run in runs for one in run.checkpoints()]
-    if not found:
-        raise InputError(f"{runs[0].directory}: has no checkpoint yet")
-    return found
+    for number, run in enumerate(runs):
+        if not run.checkpoints():
+            raise InputError(f"{run.directory}: has no checkpoint yet")
+        if run.directory.resolve() in {one.directory.resolve() for one in runs[:number]}:
+            raise InputError(f"{run.directory}: is given twice")
+    return [Candidate(run, one["step"]) for run in runs for one in run.checkpoints()]
 
 
 def episodes_for(runs: Sequence[Run], dataset: Dataset, fit_on: FitOn, candidates: int) -> Episodes:
@@ -67,7 +69,10 @@ def episodes_for(runs: Sequence[Run], dataset: Dataset, fit_on: FitOn, candidate
         if not isinstance(batch, LoggedBatch):
             raise InputError(f"{run.directory}: learned online, not from a batch")
         if batch.fingerprint != dataset.fingerprint:
-            raise InputError(f"this is not the batch that {run.directory} was trained on")
+            raise InputError(
+                f"this is not the batch that {run.directory} was trained on; read it with the "
+                "columns, bounds and lags of the training"
+            )
         aside.append(batch.hold_out)
     if fit_on == "all":
         judged = dataset
@@ -84,8 +89,11 @@ def episodes_for(runs: Sequence[Run], dataset: Dataset, fit_on: FitOn, candidate
     if candidates == 1:
         return Episodes(judged, judged)
     numbers = np.arange(len(judged.episodes))
-    if len(numbers) < 2:
-        raise InputError("there is only one episode to choose and to judge by")
+    if len(numbers) < 2 * LEAST_EPISODES:
+        raise InputError(
+            f"choosing among {candidates} candidates and judging the best need at least "
+            f"{LEAST_EPISODES} episodes each; there are {len(numbers)} in all"
+        )
     return Episodes(*(of_episodes(judged, numbers[start::2]) for start in (0, 1)))
 
 
@@ -133,11 +141,17 @@ class Choice:
 
     @property
     def clear(self) -> bool:
-        """Whether the best candidate can be told from the second."""
+        """Whether the best candidate can be told from all others."""
+        return not self.rivals
+
+    @property
+    def rivals(self) -> int:
+        """How many candidates cannot be told from the best; suspect values are no rivals."""
         if not self.ranking:
-            return True
-        first, second = (judgement.values for _, judgement in self.ranking[:2])
-        return first.above(second).low > 0
+            return 0
+        first, *others = (judgement for _, judgement in self.ranking)
+        alike = [one for one in others if one.preference[0] == first.preference[0]]
+        return sum(not first.values.above(one.values).low > 0 for one in alike)
 
     @property
     def over_seeds(self) -> list[list[float]]:

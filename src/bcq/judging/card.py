@@ -15,7 +15,7 @@ from bcq.judging.curves import the_learning
 from bcq.judging.limits import limits
 from bcq.judging.origins import data_card, training_card
 from bcq.judging.page import SIGNATURE, Element, element, page, paragraph, section, table
-from bcq.judging.report import words
+from bcq.judging.report import comparison, until_cut, words
 from bcq.judging.support import FARTHEST, LARGEST_DEPARTURE, LEAST_REACTION, Support
 from bcq.judging.values import Estimate
 from bcq.judging.verdict import AT_LIMIT, RULE, Judgement
@@ -198,8 +198,11 @@ def compared(choice: Choice) -> list[Element]:
         for candidate, one in choice.ranking
     ]
     title = "Checkpoints, compared by other episodes than those of the verdict"
-    told = "The first is the best." if choice.clear else "The first two cannot be told apart."
-    return [table(("checkpoint", "value", "verdict"), rows, title), paragraph(told)]
+    told = comparison(choice)
+    return [
+        table(("checkpoint", "value", "verdict"), rows, title),
+        paragraph(f"{told[:1].upper()}{told[1:]}."),
+    ]
 
 
 # 2. Values
@@ -315,4 +318,6 @@ def importance(judgement: Judgement) -> list[Element]:
         else "The log has no propensities: they come from a fitted model of the behaviour, whose "
         "errors multiply over the steps of an episode."
     )
-    return [heading, table((), rows, "Value of the policy by other estimators"), paragraph(origin)]
+    cut = [paragraph(f"{told[:1].upper()}{told[1:]}.") for told in until_cut(judgement.values)]
+    named = table((), rows, "Value of the policy by other estimators")
+    return [heading, named, paragraph(origin), *cut]

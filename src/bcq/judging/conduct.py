@@ -60,7 +60,7 @@ def what_it_does(number: int, conduct: Conduct, dataset: Dataset, names: Names) 
             conduct, dataset, names
         ),
         element("h3", "Example states"),
-        paragraph("Evenly spread rows of the judged episodes; they were not selected."),
+        paragraph("Rows of the judged episodes, drawn at random; they were not selected."),
         element("div", *examples(conduct, dataset, names), class_="grid"),
     )
 
@@ -123,7 +123,9 @@ def examples(conduct: Conduct, dataset: Dataset, names: Names) -> list[Element]:
     labels = names_of("observations", size, dataset, names)
     firsts, found = dataset.episodes[:, 0], []
     count = min(EXAMPLES, len(conduct.rows))
-    for place in np.linspace(0, len(conduct.rows) - 1, count).astype(int).tolist():
+    # Evenly spread rows would be the same step of every episode where all have the same length.
+    drawn = np.random.default_rng(0).choice(len(conduct.rows), count, replace=False)
+    for place in np.sort(drawn).tolist():
         row = int(conduct.rows[place])
         episode = int(np.searchsorted(firsts, row, "right")) - 1
         state = listed(labels, dataset.observations[row])

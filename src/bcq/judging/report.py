@@ -7,7 +7,7 @@ import numpy as np
 
 from bcq.judging.candidates import Choice
 from bcq.judging.support import LARGEST_DEPARTURE
-from bcq.judging.values import Estimate
+from bcq.judging.values import TAIL, Comparison, Estimate
 from bcq.judging.verdict import RULE, Judgement
 
 FLATTERED = "warning: the policy learned from some of these episodes, which flatters it"
@@ -27,8 +27,7 @@ def as_text(choice: Choice) -> str:
             f"  {words(one.values.policy):32} {one.verdict:14} {candidate}"
             for candidate, one in choice.ranking
         ]
-        told = "the first is the best" if choice.clear else "the first two cannot be told apart"
-        lines += [f"  {told}", *map(of_seeds, choice.over_seeds), ""]
+        lines += [f"  {comparison(choice)}", *map(of_seeds, choice.over_seeds), ""]
     values, support = judgement.values, judgement.support
     lines += [
         f"{choice.chosen}: {judgement.verdict}",
@@ -36,6 +35,8 @@ def as_text(choice: Choice) -> str:
         *([CAUTION] if judgement.verdict == "better" else []),
         "",
         f"judged by {choice.judged_by} episodes ({choice.fit_on}), discount {choice.discount:g}",
+        f"95% intervals in brackets; of the policy and the difference {values.widening:g} times as "
+        "wide as the fits say",
         *([FLATTERED] if choice.fit_on == "all" else []),
         f"value of the policy        {words(values.policy)}",
         f"value of the behaviour     {words(values.behaviour)}, best episode "
@@ -63,6 +64,7 @@ def as_text(choice: Choice) -> str:
             f"by importance sampling     {words(sampled.weighted)}",
             f"doubly robust              {words(sampled.doubly_robust)}",
             f"effective episodes         {sampled.effective:.1f}",
+            *until_cut(values),
         ]
         if not sampled.logged:
             lines.append(
@@ -74,6 +76,25 @@ def as_text(choice: Choice) -> str:
     lines += [f"the fits {state} after {values.curve[-1][0]:,} updates", f"time: {costs}"]
     lines += ["", f"rule: {RULE}"]
     return "\n".join(lines)
+
+
+def until_cut(values: Comparison) -> list[str]:
+    """What weighted rewards leave out where episodes were cut before their end."""
+    if not values.tail > TAIL:
+        return []
+    return [
+        "importance sampling per decision leaves out what follows after the cut ends of episodes "
+        f"({values.tail:.0%} of the weight of the rewards); the doubly robust estimate does not"
+    ]
+
+
+def comparison(choice: Choice) -> str:
+    """Whether the first of the ranking is the best."""
+    if choice.clear:
+        return "the first is the best"
+    return (
+        f"others that cannot be told from the first: {choice.rivals} of {len(choice.ranking) - 1}"
+    )
 
 
 def of_seeds(values: Sequence[float]) -> str:

@@ -11,13 +11,14 @@ Verdict = Literal["better", "no worse", "cannot tell", "do not deploy"]
 MARGIN = 0.05  # of the behaviour's value: a loss that is still "no worse"
 AT_LIMIT = 0.05  # share of the values at the limit of what rewards allow, by which fits diverged
 RULE = (
-    "better: the 95% interval of the difference is above 0. "
-    f"no worse: it is above -{MARGIN:.0%} of the behaviour's value. "
-    "do not deploy: it is below 0, or the fitted values did not settle, or more than "
-    f"{AT_LIMIT:.0%} of them are at the limit of what the rewards allow, or the policy leaves the "
-    f"data (extrapolation meter above {FARTHEST:g}) or does not react to its state. "
-    "cannot tell: everything else, and a policy whose choices depart from those usual in the log "
-    f"by more than {LARGEST_DEPARTURE:g}."
+    "the first of these that applies. "
+    "do not deploy: the 95% interval of the difference is below 0, or the fitted values did not "
+    f"settle, or more than {AT_LIMIT:.0%} of them are at the limit of what the rewards allow, or "
+    f"the policy leaves the data (extrapolation meter above {FARTHEST:g}) or does not react to its "
+    "state. cannot tell: its choices depart from those usual in the log by more than "
+    f"{LARGEST_DEPARTURE:g}. better: the interval is above 0. "
+    f"no worse: it is above a loss of {MARGIN:.0%} of the behaviour's value. "
+    "cannot tell: everything else."
 )
 
 
