@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracle_judging as oracle
-from bcq.judging import fitting, importance
+from bcq.judging import fitting, importance, values
 from bcq.judging.fitting import (
     LOOKS,
     FitSettings,
@@ -240,6 +240,35 @@ def test_intervals_of_fitted_values_are_widened_and_those_of_averages_are_not() 
     assert wide.above(plain).high == pytest.approx(0, abs=1e-12)  # the same policy, the same fits
 
 
+def test_an_interval_ends_where_rewards_allow_no_more() -> None:
+    assert Estimate(2.0, -1.0, 5.0).within(0.0, 4.0) == Estimate(2.0, 0.0, 4.0)
+    assert Estimate(2.0, 1.0, 3.0).within(0.0, 4.0) == Estimate(2.0, 1.0, 3.0)
+    dataset = log_of(random_mdp(0), 20, seed=0)
+    low, high = value_bounds(dataset.rewards.astype(float), DISCOUNT)
+    settings = FitSettings(period=100, fits=3, hidden_sizes=(), widening=1e9)
+    policy = table_policy(CHOSEN, dataset)
+    found = compare(policy, dataset, discount=DISCOUNT, settings=settings)
+    usual = found.behaviour.value
+    assert found.policy[1:] == pytest.approx((low, high))
+    assert found.difference[1:] == pytest.approx((low - usual, high - usual))
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_values_have_settled_only_if_those_of_the_behaviour_have(
+    which: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = log_of(random_mdp(0), 20, seed=0, length=3)  # what follows the cut ends is fitted
+    settled, fit = iter([which == 1, which == 0]), fitting.fit_values
+
+    def fitted(*args: Any, **kwargs: Any) -> Any:
+        return fit(*args, **kwargs)._replace(settled=next(settled))
+
+    monkeypatch.setattr(values, "fit_values", fitted)
+    settings = FitSettings(period=100, fits=3, hidden_sizes=())
+    policy = table_policy(CHOSEN, dataset)
+    assert not compare(policy, dataset, discount=DISCOUNT, settings=settings).settled
+
+
 def test_the_difference_is_taken_in_each_draw_of_the_episodes() -> None:
     dataset = log_of(random_mdp(0), 20, seed=0, length=60)  # long enough to need no value after it
     settings = FitSettings(period=100, hidden_sizes=())
@@ -362,7 +391,8 @@ def test_importance_sampling_is_refused_where_it_is_hopeless(
 @pytest.mark.parametrize(
     ("change", "discount", "message"),
     [
-        ({}, 1.0, "discount: 1.0 is not 0 or more and below 1"),
+        ({}, 0.9991, "discount: 0.9991 is not between 0 and 0.999"),
+        ({}, -0.1, "discount: -0.1 is not between 0 and 0.999"),
         ({"rewards": 0.0, "terminated": False}, 0.9, "judging needs rewards that differ"),
         ({"episodes": 4}, 0.9, "judging needs at least 5 episodes to judge by; there are 4"),
     ],

@@ -17,7 +17,7 @@ from bcq.judging.values import Comparison, Estimate, propose
 from bcq.system.progress import Progress
 from bcq.training.policy import Policy
 
-LEAST_EFFECTIVE = 10.0  # episodes: with fewer, one of them can decide the estimate
+LEAST_EFFECTIVE = 100.0  # episodes: with fewer, the intervals are too narrow (docs/judging.md)
 QUANTITIES = (
     "importance sampling needs the probability of the logged actions under the policy; this policy "
     "takes one action of infinitely many, so that probability is 0"

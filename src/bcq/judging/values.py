@@ -27,6 +27,7 @@ from bcq.system.errors import InputError
 from bcq.system.progress import Progress
 from bcq.training.policy import Policy
 
+LARGEST_DISCOUNT = 0.999  # beyond it, no target network is fast enough (see `target_rate`)
 LEAST_EPISODES = 5  # to draw from with replacement
 DRAWS = 2  # actions of a policy that draws them, in each state
 ROWS_AT_ONCE = 4_096  # for which a policy acts in one call
@@ -49,6 +50,10 @@ class Estimate(NamedTuple):
         """Student's interval around a value, from fits on episodes drawn with replacement."""
         reach = widening * stats.t.ppf((1 + LEVEL) / 2, len(fits) - 1) * fits.std(ddof=1)
         return cls(value, float(value - reach), float(value + reach))
+
+    def within(self, low: float, high: float) -> "Estimate":
+        """The same, without what is not possible."""
+        return Estimate(self.value, max(self.low, low), min(self.high, high))
 
 
 @dataclass(frozen=True)
@@ -101,9 +106,11 @@ class Log:
     discount: float
 
     def __post_init__(self) -> None:
-        if not 0 <= self.discount < 1:
+        if not 0 <= self.discount <= LARGEST_DISCOUNT:
             raise InputError(
-                f"discount: {self.discount} is not 0 or more and below 1", option="judged_discount"
+                f"discount: {self.discount} is not between 0 and {LARGEST_DISCOUNT:g}, up to which "
+                "values can be fitted",
+                option="judged_discount",
             )
         if (count := len(self.dataset.episodes)) < LEAST_EPISODES:
             raise InputError(
@@ -245,24 +252,25 @@ def compare(
         what="fitting values",
     )
     values = log.unit * fitted.at_starts
-    returns, tail = completed_returns(log, resampled, settings, seed)
+    returns, tail, complete = completed_returns(log, resampled, settings, seed)
     shares = counts / len(dataset.episodes)
     of_policy = (shares * values).sum(axis=1)
     of_behaviour = (shares * returns).sum(axis=1)
-    limits = float(steps.lowest) * log.unit, float(steps.highest) * log.unit
-    difference = float(values.mean() - returns.mean())
-    best = float(returns.max())
+    low, high = float(steps.lowest) * log.unit, float(steps.highest) * log.unit
+    value, usual, best = float(values.mean()), float(returns.mean()), float(returns.max())
+    estimate = Estimate.of(value, of_policy, settings.widening)
+    difference = Estimate.of(value - usual, of_policy - of_behaviour, settings.widening)
     reached = max(best, float(np.median(dataset.rewards)) / (1 - discount))
     return Comparison(
-        policy=Estimate.of(float(values.mean()), of_policy, settings.widening),
-        behaviour=Estimate.of(float(returns.mean()), of_behaviour),
-        difference=Estimate.of(difference, of_policy - of_behaviour, settings.widening),
+        policy=estimate.within(low, high),
+        behaviour=Estimate.of(usual, of_behaviour),
+        difference=difference.within(low - usual, high - usual),
         fits=of_policy,
         counts=counts,
         best_episode=best,
-        settled=fitted.settled,
+        settled=fitted.settled and complete,
         curve=[(step, log.unit * value) for step, value in fitted.curve],
-        at_limit=share_at_limit(values, reached, *limits),
+        at_limit=share_at_limit(values, reached, low, high),
         tail=tail,
         widening=settings.widening,
         fitted=FittedPolicy(log, proposed, fitted),
@@ -283,11 +291,11 @@ def share_at_limit(values: Numbers, reached: float, low: float, high: float) -> 
 
 def completed_returns(
     log: Log, resampled: Resample, settings: FitSettings, seed: int
-) -> tuple[Numbers, float]:
+) -> tuple[Numbers, float, bool]:
     """The discounted return of each episode by each fit, (fits or 1, episodes).
 
     What follows after a cut end is not in the log. Where it matters, the value of the behaviour
-    there is fitted too; the second number is its share in the weight of all rewards.
+    there is fitted too. Also its share in the weight of all rewards, and whether its fits settled.
     """
     dataset, discount = log.dataset, log.discount
     firsts, stops = dataset.episodes.T
@@ -298,7 +306,7 @@ def completed_returns(
     left = np.where(dataset.terminated[stops - 1], 0.0, discount**lengths)
     tail = float(left.mean())
     if tail <= TAIL:
-        return returns, tail
+        return returns, tail, True
     nothing = np.zeros((len(dataset), 0), np.float32)  # values of states: no action is asked
     fitted = fit_values(
         log.steps(nothing, nothing[:, None]),
@@ -312,4 +320,4 @@ def completed_returns(
     )
     last = jnp.asarray(log.scaling.observations(dataset.next_observations[stops - 1]))
     after = log.unit * fitted.values(last, jnp.zeros((len(firsts), 1, 0)))
-    return returns + left * after, tail
+    return returns + left * after, tail, fitted.settled

@@ -124,18 +124,19 @@ def judged(
     rows: int,
     updates: int,
     trials: int,
-    small_trials: int | None = None,
+    trials_of_random: int | None = None,
+    trials_of_choices: int | None = None,
 ) -> list[Plan]:
     """Batches on which `bcq judge` is measured: imperfect demonstrations, and random actions.
 
     Small tasks cost little and have more policies that are clearly better than the behaviour.
     """
     plan = Plan("", "", rows, updates, trials)
-    small = replace(plan, rows=min(rows, 20_000), trials=small_trials or trials)
+    small = replace(plan, rows=min(rows, 20_000))
     return [
         *alike(demonstrated, ["imperfect"], plan),
-        *alike([PENDULUM], ["random"], small),
-        *alike(choices, ["imperfect"], small),
+        *alike([PENDULUM], ["random"], replace(small, trials=trials_of_random or trials)),
+        *alike(choices, ["imperfect"], replace(small, trials=trials_of_choices or trials)),
     ]
 
 
@@ -228,7 +229,13 @@ def standard() -> Preset:
                 replace(last, env=REACHER, task="random", rows=5_000, updates=20_000),
             ],
             "judging": judged(
-                MUJOCO, CHOICES, rows=100_000, updates=4_800, trials=1, small_trials=6
+                MUJOCO,
+                CHOICES,
+                rows=100_000,
+                updates=4_800,
+                trials=1,
+                trials_of_random=2,
+                trials_of_choices=6,
             ),
         },
         perturbations=(0.05, 0.25, 1.0),
