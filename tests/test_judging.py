@@ -188,6 +188,27 @@ def test_what_follows_a_cut_end_is_part_of_the_behaviours_value() -> None:
     assert found.behaviour.value == pytest.approx(behaviour, abs=0.15)
 
 
+def test_the_behaviour_is_valued_once_for_all_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = log_of(random_mdp(0), 20, seed=0, length=3)
+    told: list[str] = []
+    fit = fitting.fit_values
+
+    def fitted(*args: Any, what: str, **kwargs: Any) -> Any:
+        told.append(what)
+        return fit(*args, what=what, **kwargs)
+
+    monkeypatch.setattr(values, "fit_values", fitted)
+    settings = FitSettings(period=100, fits=3, hidden_sizes=())
+    one, other = (
+        compare(table_policy(chosen, dataset), dataset, discount=DISCOUNT, settings=settings)
+        for chosen in (CHOSEN, 1 - CHOSEN)
+    )
+    assert told == ["fitting values", "fitting values of the behaviour", "fitting values"]
+    assert one.behaviour == other.behaviour
+    compare(table_policy(CHOSEN, dataset), dataset, discount=0.8, settings=settings)
+    assert told[3:] == told[:2]
+
+
 def test_values_at_the_limit_are_suspicious_unless_the_log_came_near() -> None:
     values = np.array([[10.0, 9.98], [9.99, 3.0]])
     assert share_at_limit(values, 8.0, 0.0, 10.0) == 0.25  # more than 9.99

@@ -15,7 +15,7 @@ from bcq.data.columns import Provenance
 from bcq.data.dataset import Dataset
 from bcq.data.splits import HoldOut
 from bcq.judging import candidates as module
-from bcq.judging.behaviour import Behaviour
+from bcq.judging.behaviour import behaviour_of
 from bcq.judging.candidates import Candidate, Choice, candidates_of, choose, discount_of
 from bcq.judging.fitting import FitSettings
 from bcq.judging.meter import Meter
@@ -196,7 +196,7 @@ def test_a_choice_that_is_not_permitted_is_not_the_usual_one() -> None:
 def test_the_chances_of_a_behaviour_are_learned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bcq.judging.behaviour.UPDATES", 1_000)
     dataset = log_of(random_mdp(0), 60, seed=1)
-    behaviour = Behaviour.of(dataset, Log(dataset, 0.9).scaling, seed=0)
+    behaviour = behaviour_of(Log(dataset, 0.9), seed=0)
     states = np.eye(4, dtype=np.float32)
     shares = np.array(
         [dataset.actions[dataset.observations[:, one] == 1].mean() for one in range(4)]
@@ -204,6 +204,7 @@ def test_the_chances_of_a_behaviour_are_learned(monkeypatch: pytest.MonkeyPatch)
     np.testing.assert_allclose(behaviour.chances(states)[:, 1], shares, atol=0.03)
     only = np.array([[True, False]] * 4)
     np.testing.assert_array_equal(behaviour.chances(states, only)[:, 1], 0)
+    assert behaviour_of(Log(dataset, 0.9), seed=0) is behaviour  # for another candidate
     monkeypatch.setattr("bcq.judging.behaviour.LEAST_PROBABILITY", 0.6)
     np.testing.assert_allclose(behaviour.chances(states), 0.6)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from bcq.data.dataset import Dataset
 from bcq.data.splits import of_episodes
-from bcq.judging.behaviour import Behaviour
+from bcq.judging.behaviour import behaviour_of
 from bcq.judging.importance import importance_of
 from bcq.judging.support import support_of
 from bcq.judging.values import LEAST_EPISODES, compare
@@ -115,9 +115,8 @@ def judge(policy: Policy, dataset: Dataset, *, discount: float, seed: int = 0) -
     clock = [time.perf_counter()]
     values = compare(policy, dataset, discount=discount, seed=seed)
     clock.append(time.perf_counter())
-    behaviour = None
-    if dataset.task.choices is not None:
-        behaviour = Behaviour.of(dataset, values.fitted.log.scaling, seed)
+    choices = dataset.task.choices
+    behaviour = None if choices is None else behaviour_of(values.fitted.log, seed)
     support = support_of(policy, dataset, values, behaviour, seed=seed)
     clock.append(time.perf_counter())
     sampled = importance_of(policy, dataset, values, behaviour, discount=discount, seed=seed)

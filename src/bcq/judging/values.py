@@ -1,7 +1,7 @@
 """The values of a policy and of the behaviour, from the same logged episodes, with intervals."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -133,6 +133,10 @@ class Log:
         """What values on the scale of the fits are multiplied by."""
         return float(self.scaling.reward_spread) / (1 - self.discount)
 
+    def resampled(self, settings: FitSettings, seed: int) -> tuple[Resample, NDArray[np.int64]]:
+        """The episodes of each fit, the same for every policy; and how often each is drawn."""
+        return resample(self.dataset.episodes, settings.fits, np.random.default_rng(seed))
+
     def steps(self, actions: Column, next_actions: Column) -> LoggedSteps:
         """What fits learn from; without actions, they learn the values of states."""
         dataset, unit = self.dataset, self.unit
@@ -236,8 +240,7 @@ def compare(
     """The values of a policy and of the behaviour on the same episodes."""
     settings = settings or FitSettings()
     log = Log(dataset, discount)
-    random = np.random.default_rng(seed)
-    resampled, counts = resample(dataset.episodes, settings.fits, random)
+    resampled, counts = log.resampled(settings, seed)
     proposed = Proposed.by(policy, dataset, seed=seed)
     logged = dataset.bounds.normalise(dataset.actions)
     steps, starts = log.steps(logged, proposed.after), log.starts(proposed.first)
@@ -252,7 +255,7 @@ def compare(
         what="fitting values",
     )
     values = log.unit * fitted.at_starts
-    returns, tail, complete = completed_returns(log, resampled, settings, seed)
+    returns, tail, complete = completed_returns(log, settings, seed)
     shares = counts / len(dataset.episodes)
     of_policy = (shares * values).sum(axis=1)
     of_behaviour = (shares * returns).sum(axis=1)
@@ -289,9 +292,8 @@ def share_at_limit(values: Numbers, reached: float, low: float, high: float) -> 
     return float((values > high - AT_LIMIT * (high - low)).mean())
 
 
-def completed_returns(
-    log: Log, resampled: Resample, settings: FitSettings, seed: int
-) -> tuple[Numbers, float, bool]:
+@lru_cache(maxsize=1)  # several candidates are judged by the same episodes
+def completed_returns(log: Log, settings: FitSettings, seed: int) -> tuple[Numbers, float, bool]:
     """The discounted return of each episode by each fit, (fits or 1, episodes).
 
     What follows after a cut end is not in the log. Where it matters, the value of the behaviour
@@ -307,6 +309,7 @@ def completed_returns(
     tail = float(left.mean())
     if tail <= TAIL:
         return returns, tail, True
+    resampled, _ = log.resampled(settings, seed)
     nothing = np.zeros((len(dataset), 0), np.float32)  # values of states: no action is asked
     fitted = fit_values(
         log.steps(nothing, nothing[:, None]),
