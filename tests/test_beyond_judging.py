@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from matplotlib.lines import AxLine
 
 import bcq.paper
 import small_task
@@ -348,6 +349,10 @@ def test_the_picture_has_a_panel_for_each_batch() -> None:
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
         *("better", "no worse", "cannot tell", "do not deploy", "behaviour, true value")
     ]
+    for axes in figure.axes:  # where an estimate is the truth
+        diagonal: Any = next(one for one in axes.lines if isinstance(one, AxLine))
+        x, y = diagonal.get_xy1()
+        assert (x - y, diagonal.get_slope()) == (0, 1)
 
 
 # Records

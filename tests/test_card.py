@@ -39,6 +39,7 @@ from bcq.judging.charts import (
     curve,
     gauge,
     histogram,
+    horizontal,
     intervals,
     shortened,
     thinned,
@@ -319,6 +320,9 @@ def test_a_table_names_its_rows_and_columns() -> None:
     assert [text for _, text in found.of("th", scope="row")] == ["meter", "reaction"]
     assert found.texts("td") == ["1", "2"]
     assert parsed(table((), [("a", "b")], "x")).texts("thead") == []
+    (region,) = [given for given, _ in found.of("div")]  # scrolled by keys, and not out of turn
+    expected = {"class": "wide", "role": "region", "tabindex": "0", "aria-label": "Numbers"}
+    assert region == expected
 
 
 # Pictures
@@ -346,6 +350,12 @@ def test_an_axis_has_a_few_ticks_on_it_whatever_the_numbers(low: float, width: f
     assert 10.0 <= axis.at(low) <= axis.at(low + width) <= 330.0
 
 
+def test_the_first_and_the_last_number_of_an_axis_stay_inside_the_picture() -> None:
+    drawn = parsed(element("svg", *horizontal(Axis(0.0, 10.0, 10.0, 330.0), 50.0)))
+    anchors = [one["text-anchor"] for one, _ in drawn.of("text")]
+    assert anchors == ["start", "middle", "middle", "middle", "middle", "end"]  # of 0, 2, ..., 10
+
+
 def test_intervals_are_where_their_numbers_are() -> None:
     drawn = intervals(Estimate(12, 11, 13), Estimate(10, 9, 11), Estimate(2, -1, 3), 0.5)
     found = parsed(drawn)
@@ -369,6 +379,8 @@ def test_intervals_are_where_their_numbers_are() -> None:
     assert [float(one["cx"]) for one, _ in found.of("circle")] == [on_values(12)]
     assert [float(one["x"]) + 5 for one, _ in found.of("rect")] == [on_values(10)]
     assert found.of("polygon")[0][0]["points"].startswith(f"{on_change(2)},")
+    axes = [one for one, _ in found.of("line", **{"class": "axis"}) if one["x1"] != one["x2"]]
+    assert [one["y1"] for one in axes] == ["88.0", "174.0"]  # each below its intervals
     labels = {text: float(one["x"]) for one, text in found.of("text") if one.get("class")}
     assert labels["10"] == on_values(10)
     assert labels["0"] == on_change(0)
@@ -420,6 +432,8 @@ def test_a_gauge_marks_its_number() -> None:
     found = parsed(gauge("Meter", 2.0, [(1.0, "like"), (3.0, "far")]))
     assert float(found.of("circle")[0][0]["cx"]) == 170.0  # half of 0 to 4, at 10 to 330
     assert [float(one["x1"]) for one, _ in found.of("line", **{"class": "mark"})] == [90.0, 250.0]
+    names = {text: (float(one["x"]), one["text-anchor"]) for one, text in found.of("text")}
+    assert (names["like"], names["far"]) == ((94.0, "start"), (246.0, "end"))  # beside the lines
     assert found.texts("desc") == ["It is 2; like: 1, far: 3."]
     far = parsed(gauge("Meter", 10.0, [(1.0, "like")]))
     assert float(far.of("circle")[0][0]["cx"]) == round(10 + 320 / 1.1, 2)
@@ -463,6 +477,9 @@ def test_bars_by_hand() -> None:
     found = parsed(bars("a", ["on", "off"], np.array([3, 1]), np.array([1, 1])))
     widths = [float(one["width"]) for one, _ in found.of("rect")]
     assert widths == [122.5, 183.75, 122.5, 61.25]  # of 245
+    assert [float(one["y"]) for one, _ in found.of("rect")] == [16, 28, 60, 72]
+    assert [float(one["y"]) for one, _ in found.of("text")] == [12, 24, 36, 56, 68, 80]
+    assert found.of("svg")[0][0]["viewbox"] == "0 0 340 88"
     assert shortened(50 * "x") == 43 * "x" + "…"
     assert shortened(44 * "x") == 44 * "x"
     labels = ["on", "50.0% policy", "75.0% log", "off", "50.0% policy", "25.0% log"]

@@ -21,7 +21,7 @@ from bcq.judging.fitting import (
     value_bounds,
 )
 from bcq.judging.importance import Sampled, Table, importance_of
-from bcq.judging.values import Comparison, Estimate, compare, share_at_limit
+from bcq.judging.values import Comparison, Estimate, Log, Proposed, compare, share_at_limit
 from bcq.system.errors import InputError
 from judging_cases import CHOICES, DISCOUNT, STATES, log_of, random_mdp, table_policy
 
@@ -101,6 +101,16 @@ def test_an_estimate_has_settled_when_two_periods_agree() -> None:
     assert not has_settled([*before, *[1.02] * 10], 0.15)
     assert has_settled([-1.0] * 10 + [-1.009] * 10, 0.0)
     assert not has_settled([*before, *[0.98] * 10], 0.0)
+
+
+@pytest.mark.parametrize("discount", [0.5, 0.99])
+def test_values_are_as_large_as_rewards_for_the_networks(discount: float) -> None:
+    dataset = log_of(random_mdp(0), 8, seed=0)
+    log = Log(replace(dataset, rewards=1_000 * dataset.rewards), discount)
+    nothing = np.zeros((len(dataset), 0), np.float32)
+    steps = log.steps(nothing, nothing[:, None])
+    assert np.square(steps.rewards).mean() ** 0.5 == pytest.approx(1 - discount, rel=1e-5)
+    np.testing.assert_allclose(log.unit * steps.rewards, log.dataset.rewards, rtol=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -404,6 +414,21 @@ def test_importance_sampling_is_refused_where_it_is_hopeless(
     told = importance_of(policy, few, found, UNUSED, discount=DISCOUNT, seed=0)
     assert isinstance(told, str)
     assert "effective sample size" in told
+
+
+# The actions of a policy
+
+
+def test_the_actions_of_a_policy_are_counted_as_they_come(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("bcq.system.progress.EVERY", 0.0)
+    dataset = log_of(random_mdp(0), 8, seed=0)
+    rows = len(dataset)
+    Proposed.by(table_policy(CHOSEN, dataset), dataset, seed=0)
+    assert [line.split(",")[0] for line in capsys.readouterr().err.splitlines()] == [
+        f"actions of the policy: {done} of {rows + 8} actions" for done in (rows, rows + 8)
+    ]
 
 
 # What cannot be judged

@@ -14,6 +14,7 @@ from bcq.algorithms.networks import MLP
 from bcq.data.bounds import ActionBounds, Choices
 from bcq.data.columns import Columns, Provenance
 from bcq.data.dataset import Dataset
+from bcq.data.scaling import Scaling
 from bcq.judging import meter as meters
 from bcq.judging.meter import Meter, compare, extrapolation_meter, nearest_rows
 from bcq.training.policy import Policy
@@ -367,6 +368,17 @@ def test_the_share_at_phi_is_that_of_one_sample_a_state() -> None:
     beyond = np.mean(np.abs(means) > 0.5)
     assert 0.1 < beyond < 0.9
     assert measured.latents_beyond_clip == pytest.approx(beyond)
+
+
+def test_networks_are_measured_at_observations_on_their_own_scale() -> None:
+    dataset = make_batch(rows=30)
+    config = bcq.BCQConfig(hidden_sizes=(8,), vae_hidden_sizes=(8,), max_perturbation=0.5)
+    learner = jax.tree.map(lambda leaf: 3 * leaf, config.create(2, 2, jax.random.key(2)))
+    scaling = Scaling.of(5 + 3 * dataset.observations, dataset.rewards)
+    policy = Policy(learner, replace(dataset.task, scaling=scaling))
+    scaled = replace(dataset, observations=scaling.observations(dataset.observations))
+    expected = extrapolation_meter(Policy(learner, dataset.task), scaled)
+    assert extrapolation_meter(policy, dataset).summary() == pytest.approx(expected.summary())
 
 
 def test_without_perturbation_there_is_no_share_at_its_limit() -> None:

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -322,6 +323,22 @@ def test_a_judgement_is_told_with_its_numbers() -> None:
     assert [one["verdict"] for one in told["candidates"]] == ["better", "do not deploy"]
 
 
+def test_a_judgement_in_json_has_every_number() -> None:
+    assert as_json(choice(judgement())) == {
+        "chosen": {"run": "runs/x", "step": 0, "sha256": "weights 0"},
+        **{"fit_on": "held-out", "episodes": 7, "discount": 0.99},
+        **{"verdict": "better", "objections": [], "preference": (True, judgement().values.sure)},
+        "policy": {"value": 12.0, "low": 11.0, "high": 13.0},
+        "behaviour": {"value": 10.0, "low": 9.0, "high": 11.0},
+        "difference": {"value": 2.0, "low": 1.0, "high": 3.0},
+        **{"best_episode": 12.0, "settled": True, "updates": 1_000, "tail": 0.0},
+        **{"extrapolation_meter": 1.0, "reaction": 1.0, "draws": 0.0, "own_value": None},
+        "seconds": {"fitted values": 2.0, "support": 0.5},
+        "importance_sampling": {"refused": "importance sampling: not here"},
+        **{"clearly_best": True, "over_seeds": [], "candidates": []},
+    }
+
+
 @pytest.fixture(scope="module")
 def log() -> Any:
     return log_of(random_mdp(0), 60, seed=0)
@@ -413,6 +430,15 @@ def test_every_kept_checkpoint_is_a_candidate(tmp_path: Path, log: Any) -> None:
     run = trained(tmp_path / "run", log, None, steps=300, checkpoint_every=100, keep=2)
     assert [one.step for one in candidates_of([run])] == [200, 300]
     assert discount_of([run]) == 0.99  # imitation has none
+
+
+def test_runs_are_judged_by_the_discount_on_which_they_agree() -> None:
+    def runs(*discounts: float | None) -> Any:
+        return [SimpleNamespace(algorithm=SimpleNamespace(discount=one)) for one in discounts]
+
+    assert discount_of(runs(0.9, None, 0.9)) == 0.9
+    with pytest.raises(InputError, match=r"these runs have different discounts: 0\.9, 0\.95"):
+        discount_of(runs(0.95, None, 0.9))
 
 
 def test_runs_that_differ_only_in_their_seed_tell_its_effect(tmp_path: Path, log: Any) -> None:
