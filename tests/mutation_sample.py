@@ -130,7 +130,7 @@ def require_passing(copy: Copy, noticed: set[str]) -> None:
 
 def main(seed: int = 1, count: int = 150, commit: str = "HEAD") -> None:
     """Draws mutants of a commit and runs the tests that exercise each."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))  # of addresses, Chromium takes more
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leaves no tests running
     commit = subprocess.run(
         ["git", "-C", ROOT, "rev-parse", commit], capture_output=True, text=True, check=True
