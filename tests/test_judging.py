@@ -279,9 +279,9 @@ def test_an_interval_ends_where_rewards_allow_no_more() -> None:
     settings = FitSettings(period=100, fits=3, hidden_sizes=(), widening=1e9)
     policy = table_policy(CHOSEN, dataset)
     found = compare(policy, dataset, discount=DISCOUNT, settings=settings)
-    usual = found.behaviour.value
     assert found.policy[1:] == pytest.approx((low, high))
-    assert found.difference[1:] == pytest.approx((low - usual, high - usual))
+    least, most = low - found.behaviour.high, high - found.behaviour.low
+    assert found.difference[1:] == pytest.approx((least, most))
 
 
 @pytest.mark.parametrize("which", [0, 1])

@@ -262,12 +262,13 @@ def compare(
     low, high = float(steps.lowest) * log.unit, float(steps.highest) * log.unit
     value, usual, best = float(values.mean()), float(returns.mean()), float(returns.max())
     estimate = Estimate.of(value, of_policy, settings.widening)
+    behaviour = Estimate.of(usual, of_behaviour)
     difference = Estimate.of(value - usual, of_policy - of_behaviour, settings.widening)
     reached = max(best, float(np.median(dataset.rewards)) / (1 - discount))
     return Comparison(
         policy=estimate.within(low, high),
-        behaviour=Estimate.of(usual, of_behaviour),
-        difference=difference.within(low - usual, high - usual),
+        behaviour=behaviour,
+        difference=difference.within(low - behaviour.high, high - behaviour.low),
         fits=of_policy,
         counts=counts,
         best_episode=best,
