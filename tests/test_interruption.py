@@ -108,11 +108,12 @@ def test_the_first_second_is_watched(workshop: Workshop, seconds: float) -> None
     command = Command(workshop.folder, "train", "bcq", "--data", "batch.hdf5", "--out", "early")
     command.when(lambda: is_watching(command.process.pid))
     time.sleep(seconds)
-    assert command.send(INTERRUPT) == [
-        STOPPING,
-        "bcq: stopped; nothing was saved; run the same command to start again",
-    ]
-    assert not (workshop.folder / "early").exists()
+    said = "nothing was saved; run the same command to start again"
+    told = command.send(INTERRUPT)
+    if (workshop.folder / "early").exists():  # a fast machine has begun by then
+        said = "early has no update yet; run the same command with --resume to continue"
+        assert seconds > 1
+    assert told == [STOPPING, f"bcq: stopped; {said}"]
 
 
 def test_training_saves_and_goes_on_as_if_nothing_had_been(workshop: Workshop) -> None:

@@ -184,8 +184,9 @@ def test_a_node_that_cannot_do_the_jobs_is_refused_in_a_line(
 
 @needs_ray
 def test_results_travel_through_a_store(engine: RayCluster, tmp_path: Path) -> None:
-    fsspec.filesystem("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"]).mkdir("bucket")
-    through = RayCluster(engine.ray, lease=LEASE, store="s3://bucket/jobs")
+    bucket = "of-a-cluster"  # moto keeps the buckets of all tests of a process
+    fsspec.filesystem("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"]).mkdir(bucket)
+    through = RayCluster(engine.ray, lease=LEASE, store=f"s3://{bucket}/jobs")
     perform(BATCH, tmp_path / "ray")  # made on this machine
     outcome, printed = run([SHORT, NOWHERE], tmp_path / "ray", through)
     assert [job.name for job in outcome.done] == [BATCH.name, SHORT.name]
