@@ -342,10 +342,22 @@ def test_trials_of_one_environment_have_a_line_together() -> None:
     assert "| Hopper-v5, imperfect, trial 1 | 2 | 1.00 | 1.00 | 0% | 1 | 1 | 1 | 0 |" in text
 
 
-def test_the_picture_has_a_panel_for_each_batch() -> None:
-    figure = draw([*ROWS, *({**one, "trial": trial} for one in ROWS for trial in (1, 2, 3))])
+def test_the_picture_has_a_panel_for_each_environment() -> None:
+    others = [
+        {**one, **change}
+        for one in ROWS
+        for change in ({"trial": 1}, {"env": "Walker2d-v5"}, {"task": "random"}, {"env": "Ant-v5"})
+    ]
+    figure = draw([*ROWS, *others])
     titles = [axes.get_title() for axes in figure.axes]
-    assert titles == [f"Hopper-v5, imperfect, trial {trial}" for trial in range(4)]
+    assert titles == [
+        "Hopper-v5, imperfect, trials: 2",
+        "Walker2d-v5, imperfect, trials: 1",
+        "Hopper-v5, random, trials: 1",
+        "Ant-v5, imperfect, trials: 1",
+    ]
+    points = [sum(len(one[0].get_xdata()) for one in axes.containers) for axes in figure.axes]
+    assert points == [8, 4, 4, 4]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
         *("better", "no worse", "cannot tell", "do not deploy", "behaviour, true value")
     ]

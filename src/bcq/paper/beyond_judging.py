@@ -7,7 +7,7 @@ episodes.
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -208,6 +208,16 @@ def by_batch(rows: Sequence[Row]) -> dict[str, list[Policy]]:
     return dict(found)
 
 
+def by_environment(
+    batches: Mapping[str, Sequence[Policy]],
+) -> dict[str, list[Sequence[Policy]]]:
+    """The batches of all trials in one environment together."""
+    found = defaultdict(list)
+    for name, policies in batches.items():
+        found[name.rpartition(", ")[0]].append(policies)
+    return {f"{name}, trials: {len(some)}": some for name, some in found.items()}
+
+
 COLUMNS = (
     "policies",
     "rank correlation",
@@ -223,9 +233,6 @@ COLUMNS = (
 def as_markdown(rows: Sequence[Row]) -> str:
     """Tables by environment and by batch, the totals, and every verdict that was wrong."""
     batches = by_batch(rows)
-    environments = defaultdict(list)
-    for name, policies in batches.items():
-        environments[name.rpartition(", ")[0]].append(policies)
     every = [one for policies in batches.values() for one in policies]
     better = [one for one in every if one.verdict == "better"]
     wrong = [one for one in every if one.wrongly_better]
@@ -233,7 +240,7 @@ def as_markdown(rows: Sequence[Row]) -> str:
     differences = sum(inside(one.difference, one.gain) for one in every)
     lines = [
         *heading("environment"),
-        *(line(f"{name}, trials: {len(some)}", some) for name, some in environments.items()),
+        *(line(name, some) for name, some in by_environment(batches).items()),
         line(f"all, batches: {len(batches)}", list(batches.values())),
         "",
         f"- value in its 95% interval: {share(values, len(every))}",
@@ -289,14 +296,14 @@ def share(count: int, total: int) -> str:
 
 
 def draw(rows: Sequence[Row]) -> Figure:
-    """Estimated against true values, one panel per batch."""
-    batches = by_batch(rows)
-    columns = min(3, len(batches))
-    figure, grid = panels(-(-len(batches) // columns), columns)
+    """Estimated against true values, one panel per environment."""
+    environments = by_environment(by_batch(rows))
+    columns = min(3, len(environments))
+    figure, grid = panels(-(-len(environments) // columns), columns)
     every = [axes for row in grid for axes in row]
-    for axes, (name, policies) in zip(every, batches.items(), strict=False):
+    for axes, (name, batches) in zip(every, environments.items(), strict=False):
         for verdict, colour in COLOURS.items():
-            some = [one for one in policies if one.verdict == verdict]
+            some = [one for batch in batches for one in batch if one.verdict == verdict]
             if some:
                 estimates = np.array([one.estimate for one in some]).T
                 axes.errorbar(
@@ -308,13 +315,14 @@ def draw(rows: Sequence[Row]) -> Figure:
                     lw=0.8,
                     color=colour,
                 )
-        truths = [one.truth for one in policies]
-        axes.axline((truths[0], truths[0]), slope=1, color="black", lw=0.6)
-        axes.axvline(policies[0].behaviour, color="black", lw=0.6, ls=":")
+        truth = batches[0][0].truth
+        axes.axline((truth, truth), slope=1, color="black", lw=0.6)
+        for batch in batches:
+            axes.axvline(batch[0].behaviour, color="black", lw=0.6, ls=":")
         axes.set_title(name, fontsize=7)
         axes.set_xlabel("true value", fontsize=7)
         axes.set_ylabel("estimated value", fontsize=7)
-    for axes in every[len(batches) :]:
+    for axes in every[len(environments) :]:
         axes.remove()
     handles = [Line2D([], [], marker="o", ms=3, lw=0, color=c, label=v) for v, c in COLOURS.items()]
     handles.append(Line2D([], [], ls=":", color="black", lw=0.6, label="behaviour, true value"))
