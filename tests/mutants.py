@@ -2251,6 +2251,14 @@ MUTANTS = [
                 "self.values.difference.value > 0",
                 "test_verdict.py",
             ),
+            ("values", "fitted.settled and complete", "fitted.settled", JUDGING),
+            ("values", "low - behaviour.high, high - behaviour.low", "low, high", JUDGING),
+            (
+                "values",
+                "low - behaviour.high, high - behaviour.low",
+                "low - usual, high - usual",
+                JUDGING,
+            ),
             ("verdict", "if self.doubts:", "if False:", "test_verdict.py"),
             ("support", "rarity * min(1 /", "rarity * max(1 /", "test_verdict.py"),
             (
