@@ -95,6 +95,7 @@ def judgement(
         ({"reaction": 0.01}, "better"),
         ({"departure": 16.0}, "better"),
         ({"departure": 16.1}, "cannot tell"),
+        ({"departure": float("nan")}, "cannot tell"),
         ({"departure": 16.1, "low": -0.49}, "cannot tell"),
         ({"departure": 16.1, "low": -3.0, "high": -0.1}, "do not deploy"),
         ({"departure": 16.1, "settled": False}, "do not deploy"),

@@ -40,7 +40,7 @@ class Support:
     @property
     def departs(self) -> bool:
         """Whether it often chooses what the log rarely shows, so that its way is not in the log."""
-        return self.departure is not None and self.departure > LARGEST_DEPARTURE
+        return self.departure is not None and not self.departure <= LARGEST_DEPARTURE  # nor NaN
 
     @property
     def fine(self) -> bool:
@@ -74,8 +74,8 @@ def departure(proposed: Proposed, dataset: Dataset, behaviour: Behaviour, discou
     """How much less likely the behaviour is to choose as a policy does than as it usually does.
 
     The logarithm of the ratio, over the steps that count: a policy that takes a choice half as
-    likely as the usual one in each of 10 steps departs by 10 log 2. What follows then is rarely in
-    the log, so an error in the fitted values of these states is not seen, and adds up.
+    likely as the usual one in each of 10 steps departs by 10 log 2. The log hardly shows what
+    follows then; docs/judging.md has how wrong fitted values were.
     """
     starts, going = dataset.episodes[:, 0], ~dataset.terminated
     observations = dataset.observations[starts], dataset.next_observations[going]
