@@ -2097,6 +2097,18 @@ MUTANTS = [
         "test_runner.py",
     ),
     Mutant("paper/table.py", "[2.5, 97.5]", "[10, 90]", "test_table.py"),
+    Mutant("paper/drawing.py", " and one.label in labels]", "]", "test_figures.py"),
+    *(
+        Mutant("paper/table.py", old, new, "test_table.py")
+        for old, new in [
+            ("sorted(trials, key=lambda one: one.seed)", "trials"),
+            ('and "results" in one.experiments', ""),
+            (
+                '(one.env, one.task, one.role) == (env, task, "learner")',
+                "(one.env, one.task) == (env, task)",
+            ),
+        ]
+    ),
     Mutant(
         "paper/table.py",
         "random.integers(len(trials), size=len(trials))",

@@ -1,6 +1,7 @@
 """Claims: each is judged by its rule, from made-up records whose answer is known."""
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -1068,5 +1069,9 @@ def test_every_claim_quotes_its_sentence_and_states_its_rule() -> None:
         assert claim.rule in table
     rows = [line for line in table.splitlines() if line.startswith("| ")]
     assert len(rows) == len(CLAIMS) + 1
-    assert table.splitlines()[1] == "|---|---|---|---|---|"  # else it is no table
+    counts, empty, header, line, *_ = table.splitlines()
+    assert (empty, header) == ("", rows[0])
+    assert line == "|---|---|---|---|---|"  # else it is no table
+    assert sum(map(int, re.findall(r": (\d+)", counts))) == len(CLAIMS)
+    assert f"not enough evidence: {table.count('**not enough evidence**')}" in counts
     assert "- HalfCheetah-v5: imperfect:" in table

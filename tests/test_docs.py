@@ -11,7 +11,11 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes
 
 import bcq
 from bcq.cli.application import application, main
+from bcq.experiments.records import read_records
 from bcq.judging.fitting import FitSettings
+from bcq.paper.table import side_by_side
+from bcq.paper.verdicts import as_markdown, judge_all
+from bcq.system.files import read_json
 
 ROOT = Path(__file__).parent.parent
 PAPER_MAP = (ROOT / "docs" / "paper_map.md").read_text()
@@ -50,6 +54,27 @@ def as_typed(command: str) -> list[str]:
     verb, *rest = words
     complete = rest and not rest[0].startswith("--")
     return words if complete else [verb, *NEEDED.get(verb, ()), *rest]
+
+
+@pytest.mark.parametrize("preset", ["quick", "standard"])
+def test_committed_verdicts_are_those_of_the_committed_records(preset: str) -> None:
+    folder = ROOT / "results" / preset
+    theory = folder / "theory.json"
+    records = read_records(folder / "runs.jsonl")
+    found = judge_all(records, read_json(theory) if theory.exists() else None)
+    assert (folder / "claims.md").read_text() == as_markdown(found)
+    assert (folder / "table.md").read_text().startswith(side_by_side(records))
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/reproduction.md"])
+def test_returns_and_counts_of_verdicts_are_those_of_the_records(document: str) -> None:
+    text = (ROOT / document).read_text()
+    returns = (ROOT / "results/standard/table.md").read_text().splitlines()
+    copied = re.findall(r"^\| (?:Hopper|HalfCheetah|Walker2d)-v5, .*$", text, re.MULTILINE)
+    assert copied
+    assert [row for row in copied if row not in returns] == []
+    counts = (ROOT / "results/standard/claims.md").read_text().splitlines()[0]
+    assert counts in text
 
 
 @pytest.mark.parametrize("reference", sorted(set(re.findall(r"`(test_\w+\.py::\w+)`", PAPER_MAP))))

@@ -19,6 +19,8 @@ from bcq.experiments.forms import from_json
 from bcq.experiments.jobs import Job, directory_name, fingerprint, with_needs
 from bcq.experiments.kinds import Batch, Experts, OnlineAgent, Theory, Training
 from bcq.paper import BEYOND, EXPERIMENTS, jobs_of
+from bcq.paper.claims import EARLY
+from bcq.paper.figure_1_extrapolation import YOUNG
 from bcq.paper.presets import PERTURBATIONS, PRESETS, ExperimentName, Plan, Preset, PresetName
 from bcq.runs.schedules import BehaviourSchedule, Schedule
 from bcq.simulation.batches import load
@@ -482,14 +484,26 @@ def test_a_batch_is_collected_once_with_the_seed_of_its_trial(tmp_path: Path) ->
     assert json.loads((folder / "batch.json").read_text()) == summary
 
 
+@pytest.mark.parametrize("name", ["quick", "standard", "paper"])
+def test_values_on_imitation_are_measured_soon_enough_to_tell_whether_they_diverge_rapidly(
+    name: PresetName,
+) -> None:
+    (every,) = {
+        plan.true_value_every
+        for plan in PRESETS[name].plans["extrapolation"]
+        if plan.task == "imitation"
+    }
+    assert YOUNG <= every <= EARLY
+
+
 def test_the_papers_preset_has_every_experiment_at_the_papers_scale() -> None:
     environments = ("Hopper", "HalfCheetah", "Walker2d")
-    million = (1_000_000, 1_000_000, 5, 5_000, 50_000)
-    small = (100_000, 1_000_000, 5, 5_000, 50_000)
+    million = (1_000_000, 1_000_000, 5, 5_000, 20_000)
+    small = (100_000, 1_000_000, 5, 5_000, 20_000)
     first = [(env, task, *million) for task in TASKS[:3] for env in environments]
     four = [*first, *((env, "imperfect", *small) for env in environments)]
     imitation = [(env, "imitation", *million) for env in environments]
-    toy = ("random", 5_000, 1_000_000, 5, 5_000, 50_000)
+    toy = ("random", 5_000, 1_000_000, 5, 5_000, 20_000)
     assert scales("paper") == {
         "extrapolation": first,
         "results": four,

@@ -1,6 +1,7 @@
 """The paper's figures: each line is the trials it is said to be, by hand."""
 
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,20 @@ def test_figure_1_has_batch_and_expert_as_means() -> None:
     assert lines_of(above)["expert, without noise"] == [210, 210]
     assert lines_of(above)["DDPG"][-1] == 3
     assert lines_of(below)["DDPG, true value"] == [90]
+
+
+@pytest.mark.parametrize("tasks", [["imitation"], ["final-buffer", "concurrent", "imitation"]])
+def test_title_and_legend_are_inside_the_picture(tasks: list[str]) -> None:
+    """Hopper with imitation alone has one column."""
+    runs = [
+        run for task in tasks for run in trials(task, "ddpg", 1.0, experiments=["extrapolation"])
+    ]
+    figure = figure_1(runs)
+    assert figure is not None
+    figure.savefig(BytesIO())
+    for part in figure.findobj(lambda one: one in figure.texts or one in figure.legends):
+        box = part.get_window_extent()
+        assert 0 <= box.x0 < box.x1 <= figure.bbox.x1
 
 
 def test_a_panel_has_its_own_task_environment_and_phi() -> None:
@@ -164,6 +179,14 @@ def test_agents_that_experts_are_chosen_from_alone_make_no_figure() -> None:
     """As when only they are recorded yet."""
     runs = trials("experts", "ddpg", 1.0, role="candidate", experiments=["results", "values"])
     assert [draw(runs) for draw in (figure_2, figure_3)] == [None, None]
+
+
+def test_an_agent_alone_makes_no_row_of_panels() -> None:
+    """It is recorded before the learners that need its batch have run."""
+    runs = trials("imitation", "bcq", 10.0)
+    agent = replace(runs[0], role="agent", task="final-buffer", algorithm="ddpg", batch=None)
+    for draw in (figure_2, figure_3):
+        assert size_of(draw([*runs, agent])) == size_of(draw(runs))
 
 
 def test_values_below_one_are_not_told_apart() -> None:

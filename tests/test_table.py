@@ -7,7 +7,7 @@ import pytest
 
 from bcq.experiments.statistics import interquartile_mean
 from bcq.paper import table as module
-from bcq.paper.table import interval, table
+from bcq.paper.table import interval, side_by_side, table
 from test_claims import as_in_the_paper
 
 
@@ -117,3 +117,31 @@ def test_the_interval_of_the_same_returns_stays_the_same() -> None:
         middle = pooled[1:-1] if len(pooled) < 8 else pooled[2:-2]
         means.append(sum(middle) / len(middle))
     assert interval(trials) == pytest.approx(tuple(np.percentile(means, [2.5, 97.5])))
+
+
+def test_algorithms_stand_side_by_side_with_every_trial() -> None:
+    run = next(one for one in as_in_the_paper() if (one.task, one.label) == ("imperfect", "bc"))
+    batch = {**(run.batch or {}), "mean_return": 480.0}
+    here = replace(run, batch=batch, evaluations=[(0, [9.0]), (1, [2.0]), (2, [4.0]), (3, [6.0])])
+    there = replace(here, seed=1, evaluations=[(1, [7.0]), (2, [7.0]), (3, [10.0])])
+    runs = [
+        *(there, here),  # in any order
+        replace(here, algorithm="bcq", settings={}),
+        replace(here, env="Walker2d-v5", schedule={"steps": 30_000}),
+        replace(here, experiments=["extrapolation"], schedule={"steps": 100_000}),
+        replace(here, role="agent", schedule={"steps": 300_000}),
+    ]
+    header, line, *rows, empty = side_by_side(runs).splitlines()
+    assert empty == ""  # else the next table is a part of this one
+    assert header == "| batch | updates | its average | BCQ | DDPG | DQN | BC | VAE-BC |"
+    assert line == "|---|---|---|---|---|---|---|---|"
+    assert rows == [
+        "| Hopper-v5, imperfect | 60,000 | 480 | 4 |  |  | 6 (4, 8) |  |",
+        "| Walker2d-v5, imperfect | 30,000 | 480 |  |  |  | 4 |  |",
+    ]
+
+
+def test_runs_of_other_figures_alone_have_no_table_side_by_side() -> None:
+    runs = [one for one in as_in_the_paper() if one.task == "random"]
+    assert runs
+    assert side_by_side(runs) == ""

@@ -42,7 +42,7 @@ class Expert:
 
 
 def bundled(environment: str) -> list[Path]:
-    """The files of the bundled experts, the best first."""
+    """The files of the bundled experts, in the order of their numbers."""
     return sorted(BUNDLED.glob(f"{environment}-*.safetensors"))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
+from textwrap import fill
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -57,7 +58,7 @@ def task_by_environment(
     title: str,
 ) -> Figure | None:
     """One row per task, one column per environment, as in Figures 2 and 5."""
-    mine = [one for one in records if experiment in one.experiments]
+    mine = [one for one in records if experiment in one.experiments and one.label in labels]
     environments = [env for env in MUJOCO if any(one.env == env for one in mine)]
     tasks = [task for task in RECIPES if any(one.task == task for one in mine)]
     if not (tasks and environments):  # for example, only candidates for experts so far
@@ -104,12 +105,13 @@ def finished(
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     environments = {one.env for one in records}
     where = f"{environments.pop()}: " if len(environments) == 1 else ""
-    figure.suptitle(f"{where}{title}", fontsize=9)
+    width = figure.get_figwidth()  # of one panel or of three
+    figure.suptitle(fill(f"{where}{title}", round(14 * width)), fontsize=9)
     figure.legend(
         list(handles.values()),
         list(handles),
         loc="outside lower center",
-        ncols=4,
+        ncols=min(4, round(0.6 * width)),
         frameon=False,
         fontsize=7,
     )

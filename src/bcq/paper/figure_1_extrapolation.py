@@ -157,9 +157,9 @@ FAILS_TO_LEARN = AllOf([OnAverage("imitation", of_the_behaviour("imitation"), "b
 
 CLAIMS = (
     Measured(
-        "Section 3.1, Figure 1",
+        "Section 3.1, Figure 1 (its caption: a large gap)",
         "In each task, the off-policy agent performances significantly worse than the behavioral "
-        "agent. (Caption: a large gap)",
+        "agent.",
         f"offline DDPG's final below {GAP:.0%} of its agent's or expert's without noise, in each "
         "of three batches",
         WORSE,
@@ -188,8 +188,8 @@ CLAIMS = (
     Measured(
         "Section 3.1, Figure 1f",
         "In the imitation setting [...] the value estimates rapidly diverge",
-        f"at the first measurement by update {EARLY:,}, DDPG's values are off by more than the "
-        "truth itself",
+        f"at the first measurement from update {YOUNG:,} to {EARLY:,}, DDPG's values are off by "
+        "more than the truth itself",
         RAPIDLY,
     ),
     Measured(

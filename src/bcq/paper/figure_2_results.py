@@ -28,6 +28,7 @@ ALGORITHMS: tuple[AlgorithmConfig, ...] = (
     BCConfig(),
     VAEBCConfig(),
 )
+LABELS = [name_of(config) for config in ALGORITHMS]
 
 
 def jobs(preset: Preset) -> list[tuple[int, Job]]:
@@ -42,8 +43,7 @@ def figure_2(records: Sequence[Record]) -> Figure | None:
         shaded_returns(axes, groups, STYLES)
         batch_line(axes, groups)
 
-    labels = [name_of(config) for config in ALGORITHMS]
-    return task_by_environment(records, "results", labels, draw, "what each algorithm learns")
+    return task_by_environment(records, "results", LABELS, draw, "what each algorithm learns")
 
 
 def of_the_expert(task: str, label: str) -> Measure:

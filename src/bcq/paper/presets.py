@@ -38,7 +38,7 @@ class Plan:
     updates: int
     trials: int
     evaluate_every: int = 5_000
-    true_value_every: int = 50_000
+    true_value_every: int = 20_000
     life: int | None = (
         None  # time steps of the agent, whose first transitions are the batch; None: rows
     )

@@ -1,7 +1,6 @@
 """Reproduces the paper: runs its experiments, draws its figures, judges its claims."""
 
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -20,9 +19,8 @@ from bcq.experiments.records import (
 from bcq.experiments.runner import LocalProcesses, run_jobs
 from bcq.experiments.worker import staying_on
 from bcq.paper import beyond_judging, environment_of, experiments_of, figures, jobs_of, verdicts
-from bcq.paper.judging import VERDICTS
 from bcq.paper.presets import PRESETS, ExperimentName, PresetName
-from bcq.paper.table import table
+from bcq.paper.table import side_by_side, table
 from bcq.system.errors import BCQError, InputError, InterruptionError
 from bcq.system.files import Row, as_json_lines, read_json, write_json, write_text
 from bcq.system.progress import duration
@@ -143,11 +141,9 @@ def show(out: Path) -> None:
     records, theory = read_results(out)
     found = verdicts.judge_all(records, theory)
     write_text(out / "claims.md", verdicts.as_markdown(found))
-    write_text(out / "table.md", table(records))
+    write_text(out / "table.md", side_by_side(records) + table(records))
     pictures = figures.draw_all(records, out / "figures")
-    print(f"\n{verdicts.as_text(found)}\n")
-    counts = Counter(verdict.verdict for verdict in found)
-    print(", ".join(f"{kind}: {counts[kind]}" for kind in VERDICTS))
+    print(f"\n{verdicts.as_text(found)}\n\n{verdicts.counted(found)}")
     print(f"{len(records)} runs in {out / 'runs.jsonl'}; {len(pictures)} figures are next to it")
 
 

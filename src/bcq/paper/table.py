@@ -1,4 +1,4 @@
-"""The table of final and best returns, with interquartile means and bootstrap intervals."""
+"""The tables of returns: algorithms side by side, and each one in detail."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -7,6 +7,9 @@ import numpy as np
 
 from bcq.experiments.records import LAST, Record
 from bcq.experiments.statistics import interquartile_mean
+from bcq.paper.drawing import NAMES
+from bcq.paper.figure_2_results import LABELS
+from bcq.paper.presets import MUJOCO, RECIPES
 
 RESAMPLES = 1_000
 
@@ -20,6 +23,49 @@ def interval(trials: Sequence[np.ndarray], seed: int = 0) -> tuple[float, float]
         means.append(interquartile_mean(np.concatenate([random.choice(t, len(t)) for t in drawn])))
     low, high = np.percentile(means, [2.5, 97.5])
     return float(low), float(high)
+
+
+def side_by_side(records: Sequence[Record]) -> str:
+    """The final returns of Figure 2: one row per batch, one column per algorithm, in Markdown.
+
+    Without runs of Figure 2, there is no table.
+    """
+    rows = [
+        f"| batch | updates | its average | {' | '.join(NAMES[label] for label in LABELS)} |",
+        "|---|---|---|" + "---|" * len(LABELS),
+    ]
+    for task in RECIPES:
+        for env in MUJOCO:
+            here = [
+                one
+                for one in records
+                if (one.env, one.task, one.role) == (env, task, "learner")
+                and "results" in one.experiments
+            ]
+            if here:
+                updates = " or ".join(
+                    f"{steps:,}" for steps in sorted({one.updates for one in here})
+                )
+                cells = [finals([one for one in here if one.label == label]) for label in LABELS]
+                rows.append(
+                    f"| {env}, {task} | {updates} | {average(here)} | {' | '.join(cells)} |"
+                )
+    return "\n".join(rows) + "\n\n" if len(rows) > 2 else ""
+
+
+def finals(trials: Sequence[Record]) -> str:
+    """The mean over trials of the final return; the trials in brackets, if there are several."""
+    if not trials:
+        return ""
+    each = [one.final for one in sorted(trials, key=lambda one: one.seed)]
+    listed = f" ({', '.join(str(round(final)) for final in each)})" if len(each) > 1 else ""
+    return f"{round(float(np.mean(each)))}{listed}"
+
+
+def average(runs: Sequence[Record]) -> str:
+    """The average return of the batches' complete episodes, if all are known."""
+    averages = [one.batch["mean_return"] for one in runs if one.batch]
+    return f"{np.mean(averages):.0f}" if averages and None not in averages else ""
 
 
 def table(records: Sequence[Record]) -> str:
@@ -38,10 +84,8 @@ def table(records: Sequence[Record]) -> str:
     for (env, task, label, updates), trials in sorted(groups.items()):
         last = [np.concatenate([r for _, r in one.evaluations[-LAST:]]) for one in trials]
         low, high = interval(last)
-        averages = [one.batch["mean_return"] for one in trials if one.batch]
-        average = f"{np.mean(averages):.0f}" if averages and None not in averages else ""
         rows.append(
-            f"| {env} | {task} | {average} | {label} | {updates:,} | {len(trials)} "
+            f"| {env} | {task} | {average(trials)} | {label} | {updates:,} | {len(trials)} "
             f"| {interquartile_mean(np.concatenate(last)):.0f} ({low:.0f} to {high:.0f}) "
             f"| {np.mean([one.final for one in trials]):.0f} "
             f"| {np.mean([one.best for one in trials]):.0f} |"

@@ -1,5 +1,6 @@
 """Judges every claim, and writes the verdicts as text."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -8,7 +9,7 @@ from bcq.experiments.records import Record
 from bcq.paper import EXPERIMENTS
 from bcq.paper.claims import Claim
 from bcq.paper.evidence import Evidence
-from bcq.paper.judging import Outcome
+from bcq.paper.judging import VERDICTS, Outcome
 from bcq.system.files import Row
 
 CLAIMS: tuple[Claim, ...] = tuple(
@@ -35,9 +36,16 @@ def judge_all(records: Sequence[Record], theory: Row | None) -> list[Verdict]:
     return [Verdict(claim, claim.judge(evidence)) for claim in CLAIMS]
 
 
+def counted(verdicts: Sequence[Verdict]) -> str:
+    """How many claims have each verdict."""
+    counts = Counter(verdict.verdict for verdict in verdicts)
+    return ", ".join(f"{kind}: {counts[kind]}" for kind in VERDICTS)
+
+
 def as_markdown(verdicts: Sequence[Verdict]) -> str:
     """The table of claims, and the figures of each environment below it."""
-    rows = ["| where | claim | verdict | evidence | rule |", "|---|---|---|---|---|"]
+    rows = [f"{counted(verdicts)}\n", "| where | claim | verdict | evidence | rule |"]
+    rows += ["|---|---|---|---|---|"]
     rows += [
         f"| {v.claim.where} | {v.claim.quote} | **{v.verdict}** | {v.outcome.evidence} "
         f"| {v.claim.rule} |"
@@ -62,7 +70,7 @@ def as_markdown(verdicts: Sequence[Verdict]) -> str:
 def as_text(verdicts: Sequence[Verdict]) -> str:
     """The same for a terminal."""
     return "\n\n".join(
-        f'{v.claim.where}: "{v.claim.quote}"\n  {v.verdict.upper()}: {v.outcome.evidence}\n'
+        f"{v.claim.where}: {v.claim.quote}\n  {v.verdict.upper()}: {v.outcome.evidence}\n"
         f"  rule: {v.claim.rule}"
         for v in verdicts
     )
