@@ -2,11 +2,13 @@
 
 import csv
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -360,13 +362,25 @@ def wait_for(pattern: str, process: "subprocess.Popen[str]") -> None:
         time.sleep(0.05)
 
 
+@contextmanager
+def resting(jobs: Path) -> Iterator[None]:
+    """The worker of the training does nothing in the block; signals wait for it."""
+    (lease,) = jobs.glob("bc-*/lease-1.json")
+    worker = json.loads(lease.read_text())["pid"]
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(worker, signal.SIGCONT)
+
+
 def test_an_interrupted_sweep_continues_where_it_was(
     engine: InThisProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By SIGTERM, with real worker processes; then finished by another engine."""
     write_log("a.csv")
     words = ["sweep", "bc", *TINY, "--data", "a.csv", "--seeds", "0"]
-    words += ["--steps", "60000", "--out"]  # seconds: it must not end before the signal arrives
+    words += ["--steps", "60000", "--out"]
     process = subprocess.Popen(
         [sys.executable, "-m", "bcq", *words, "s"],
         stdout=subprocess.PIPE,
@@ -375,7 +389,9 @@ def test_an_interrupted_sweep_continues_where_it_was(
     )
     try:
         wait_for("s/jobs/bc-*/*/*/metrics.jsonl", process)
-        process.send_signal(signal.SIGTERM)
+        with resting(Path("s/jobs")):  # a fast machine would finish before the signal arrives
+            process.send_signal(signal.SIGTERM)
+            time.sleep(2)  # the runner looks for signals every half second
         printed, _ = process.communicate(timeout=60)
     finally:
         process.kill()
