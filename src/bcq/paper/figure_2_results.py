@@ -133,9 +133,10 @@ FEW_ITERATIONS = AllOf(
 CLAIMS = (
     Measured(
         "Abstract",
-        "standard off-policy deep reinforcement learning algorithms, such as DQN and DDPG, are "
-        "incapable of learning without data correlated to the distribution under the current "
-        "policy",
+        "due to errors introduced by extrapolation, standard off-policy deep reinforcement "
+        "learning algorithms, such as DQN and DDPG, are incapable of learning without data "
+        "correlated to the distribution under the current policy, making them ineffective for "
+        "this fixed batch setting",
         f"DDPG's and DQN's final below {MATCHES:.0%} of the batch's average, in each of four tasks",
         INCAPABLE,
     ),

@@ -62,7 +62,7 @@ UNLIKE_BASELINES = AllOf(
 
 CLAIMS = (
     Measured(
-        "Section 5, Figures 3 and 5",
+        "Figures 3 and 5, captions",
         "BCQ exhibits a highly stable value function in each task",
         "in each of four tasks BCQ's values are off by less than half the truth and jump by less "
         f"than {SMOOTH:.0%} of their level late in training",

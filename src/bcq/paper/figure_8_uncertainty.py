@@ -155,7 +155,7 @@ CLAIMS = (
         NOT_CONSTRAINED,
     ),
     Measured(
-        "Supplement D.2, Figure 8",
+        "Supplement D.2, Figure 8, caption",
         "suffer in performance compared to our approach, BCQ",
         "final of either ensemble below BCQ's, trial by trial",
         ENSEMBLES_SUFFER,
@@ -163,7 +163,7 @@ CLAIMS = (
     Measured(
         "Supplement D.2, Figure 8",
         "the value function is stabilized, suggesting that ensembles are an effective strategy for "
-        "eliminating outliers or large deviations in the value",
+        "eliminating outliers or large deviations in the value from erroneous extrapolation",
         f"values of either ensemble off by less than the truth itself, and jumps below "
         f"{SMOOTH:.0%} of their level",
         ENSEMBLES_STABILISE,

@@ -126,20 +126,20 @@ CLAIMS = (
         BOTH_LEARN,
     ),
     Measured(
-        "Supplement D.3, Figure 9",
+        "Supplement D.3, Figure 9, caption",
         "any imitation learning would fail as the data collection procedure is entirely random",
         f"BC's final less than {NOT_LEARNED:.0%} of that way",
         IMITATION_FAILS,
     ),
     Measured(
-        "Supplement D.3, Figure 9",
+        "Supplement D.3, Figure 9, caption",
         "BCQ exhibits more stability in the value function for the Pendulum task",
         f"at {of.SETTLED:,} updates or more, DDPG's estimates jump by more than BCQ's, in units of "
         "their level (log10 of the ratio above 0)",
         STABLER_ON_PENDULUM,
     ),
     Measured(
-        "Supplement D.3, Figure 9",
+        "Supplement D.3, Figure 9, caption",
         "and outperforms DDPG in the Reacher task",
         "BCQ's final above DDPG's, trial by trial",
         BETTER_ON_REACHER,
