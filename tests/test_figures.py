@@ -181,7 +181,7 @@ def test_agents_that_experts_are_chosen_from_alone_make_no_figure() -> None:
     assert [draw(runs) for draw in (figure_2, figure_3)] == [None, None]
 
 
-def test_an_agent_alone_makes_no_row_of_panels() -> None:
+def test_an_agent_alone_makes_no_panel() -> None:
     """It is recorded before the learners that need its batch have run."""
     runs = trials("imitation", "bcq", 10.0)
     agent = replace(runs[0], role="agent", task="final-buffer", algorithm="ddpg", batch=None)
@@ -198,21 +198,25 @@ def test_values_below_one_are_not_told_apart() -> None:
         assert axes.get_yscale() == scale
 
 
-def test_panels_beside_each_other_are_environments_and_below_each_other_tasks() -> None:
+def test_every_batch_that_was_run_has_a_panel_environment_by_environment_four_in_a_row() -> None:
+    batches = [
+        *[("HalfCheetah-v5", task) for task in ("imperfect", "imitation")],
+        *[(HERE, task) for task in ("imperfect", "imitation", "concurrent")],
+    ]
     runs = [
         run
-        for env in ("HalfCheetah-v5", HERE)
-        for run in trials("imitation", "bcq", 1.0, env=env, experiments=["values"])
+        for env, task in batches
+        for run in trials(task, "bcq", 1.0, env=env, experiments=["values"])
     ]
-    runs += trials("imperfect", "bcq", 1.0, experiments=["values"])
     found = panels(figure_3(runs))
-    titles = [f"{HERE}: imitation", "HalfCheetah-v5: imitation", f"{HERE}: imperfect"]
-    assert [axes.get_title() for axes in found] == titles  # and no empty panel
+    assert [axes.get_title() for axes in found] == [  # and no empty panel
+        *[f"{HERE}: {task}" for task in ("concurrent", "imitation", "imperfect")],
+        *[f"HalfCheetah-v5: {task}" for task in ("imitation", "imperfect")],
+    ]
     rows = [axes.get_subplotspec().rowspan.start for axes in found]  # type: ignore[union-attr]
     columns = [axes.get_subplotspec().colspan.start for axes in found]  # type: ignore[union-attr]
-    assert (rows, columns) == ([0, 0, 1], [0, 1, 0])
-    found = panels(figure_3(runs[:6]))
-    assert [axes.get_title() for axes in found] == titles[:2]
+    assert (rows, columns) == ([0, 0, 0, 0, 1], [0, 1, 2, 3, 0])
+    assert len(panels(figure_3(runs[:6]))) == 2
 
 
 def test_figures_of_two_panels_have_returns_with_the_batch_beside_values() -> None:
@@ -355,7 +359,7 @@ def test_a_figure_is_as_large_as_its_panels() -> None:
     runs = [run for task in tasks for run in trials(task, "ddpg", 1.0, **changes)]
     assert size_of(figure_1(runs)) == [7.2, 5.1]
     assert size_of(figure_1(runs[:6])) == [6.5, 5.1]
-    assert size_of(figure_3(runs)) == [3.25, 7.4]
+    assert size_of(figure_3(runs)) == [7.2, 2.8]
     assert size_of(figure_7(phis(0.05, 2.0))) == [6.5, 2.8]
     ensembles = trials(
         "imitation", "ensemble", 2.0, settings={"members": 4}, experiments=["uncertainty"]

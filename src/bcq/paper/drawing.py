@@ -1,7 +1,7 @@
 """The parts that the figures are drawn with."""
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, product
 from textwrap import fill
 
 import numpy as np
@@ -50,25 +50,25 @@ def by_label(
     }
 
 
-def task_by_environment(
+def panel_by_batch(
     records: Sequence[Record],
     experiment: ExperimentName,
     labels: Sequence[str],
     draw: Callable[[Axes, dict[str, list[Record]]], None],
     title: str,
 ) -> Figure | None:
-    """One row per task, one column per environment, as in Figures 2 and 5."""
+    """One panel per environment and task that was run, four in a row, as in Figures 2 and 5."""
     mine = [one for one in records if experiment in one.experiments and one.label in labels]
-    environments = [env for env in MUJOCO if any(one.env == env for one in mine)]
-    tasks = [task for task in RECIPES if any(one.task == task for one in mine)]
-    if not (tasks and environments):  # for example, only candidates for experts so far
+    run = {(one.env, one.task) for one in mine}
+    batches = [batch for batch in product(MUJOCO, RECIPES) if batch in run]
+    if not batches:  # for example, only candidates for experts so far
         return None
-    figure, grid = panels(len(tasks), len(environments))
-    for row, task in zip(grid, tasks, strict=True):
-        for axes, env in zip(row, environments, strict=True):
-            here = [one for one in mine if one.env == env]
-            draw(axes, by_label(here, experiment, task, labels))
-            axes.set_title(f"{env}: {task}")
+    columns = min(len(RECIPES), len(batches))
+    figure, grid = panels(-(-len(batches) // columns), columns)
+    for axes, (env, task) in zip(chain(*grid), batches, strict=False):
+        here = [one for one in mine if one.env == env]
+        draw(axes, by_label(here, experiment, task, labels))
+        axes.set_title(f"{env}: {task}")
     return finished(figure, grid, mine, title)
 
 

@@ -12,7 +12,7 @@ from bcq.experiments.jobs import Job
 from bcq.experiments.records import LAST, Record, returns
 from bcq.paper import evidence as of
 from bcq.paper.claims import EARLY, MATCHES, Measured
-from bcq.paper.drawing import STYLES, batch_line, shaded_returns, task_by_environment
+from bcq.paper.drawing import STYLES, batch_line, panel_by_batch, shaded_returns
 from bcq.paper.evidence import Measure, NotEnoughError
 from bcq.paper.judging import AllOf, AnyOf, OnAverage
 from bcq.paper.presets import RECIPES, Preset
@@ -43,7 +43,7 @@ def figure_2(records: Sequence[Record]) -> Figure | None:
         shaded_returns(axes, groups, STYLES)
         batch_line(axes, groups)
 
-    return task_by_environment(records, "results", LABELS, draw, "what each algorithm learns")
+    return panel_by_batch(records, "results", LABELS, draw, "what each algorithm learns")
 
 
 def of_the_expert(task: str, label: str) -> Measure:

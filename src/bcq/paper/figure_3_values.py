@@ -11,7 +11,7 @@ from bcq.experiments.jobs import Job
 from bcq.experiments.records import Record
 from bcq.paper import evidence as of
 from bcq.paper.claims import NEAR, SMOOTH, Measured
-from bcq.paper.drawing import STYLES, task_by_environment, value_lines
+from bcq.paper.drawing import STYLES, panel_by_batch, value_lines
 from bcq.paper.judging import AllOf, OnAverage
 from bcq.paper.presets import RECIPES, Preset
 
@@ -31,7 +31,7 @@ def figure_3(records: Sequence[Record]) -> Figure | None:
 
     labels = [name_of(config) for config in ALGORITHMS]
     title = "estimated values, and BCQ's true ones"
-    return task_by_environment(records, "values", labels, draw, title)
+    return panel_by_batch(records, "values", labels, draw, title)
 
 
 STABLE = AllOf(
