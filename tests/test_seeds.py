@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import equinox as eqx
@@ -16,6 +17,7 @@ import bcq
 import short_task
 from bcq.algorithms import ALGORITHMS
 from bcq.algorithms.learning import Algorithm, Metrics, Minibatch
+from bcq.collection import behaviour
 from bcq.collection.behaviour import behaviour_dataset, train_behaviour
 from bcq.collection.experts import Expert
 from bcq.collection.recipes import collect, imitation, imperfect, random_batch
@@ -48,9 +50,11 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def batch_of(recipe: str, agent: Run) -> Dataset:
-    """A batch that the agent had a part in, with the agent's own seed."""
+    """A batch with the agent's own seed; in all but the random one the agent had a part."""
     if recipe in ("final-buffer", "concurrent"):
         return behaviour_dataset(agent, recipe)
+    if recipe == "random":
+        return collect(random_batch(NAME, transitions=150, seed=SEED))
     expert = Expert("agent", NAME, agent.policy(), agent.config.as_json())
     make = {"imitation": imitation, "imperfect": imperfect}[recipe]
     return collect(make(expert, transitions=150, seed=SEED))
@@ -70,9 +74,9 @@ def first_weights_of_agent() -> Algorithm:
     return training.create_compiled(AGENT, 4, 2, keys.creation)
 
 
-def rows_drawn(seed: int, step: int) -> list[int]:
-    """Rows of a batch of 100,000 that an update draws with the streams of a seed."""
-    key = jax.random.split(jax.random.fold_in(training.Keys.of(seed).updates, step))[0]
+def rows_drawn(keys: training.Keys, step: int) -> list[int]:
+    """Rows of a batch of 100,000 that an update draws with these streams."""
+    key = jax.random.split(jax.random.fold_in(keys.updates, step))[0]
     return jax.random.randint(key, (100,), 0, 100_000).tolist()
 
 
@@ -96,10 +100,45 @@ def test_a_learner_with_its_agents_seed_has_other_first_weights_and_minibatches(
     assert differs(offline.learner, agents.learner)
 
 
-def test_minibatches_of_learner_and_agent_have_no_more_in_common_than_chance() -> None:
+def begun(
+    module: ModuleType, train: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Algorithm, training.Keys]:
+    """The learner and the streams that a training makes its first update with."""
+    found: list[tuple[Algorithm, training.Keys]] = []
+
+    def stop(
+        start: tuple[int, Algorithm], _: Any, windows: Any, keys: Any, **settings: Any
+    ) -> None:
+        found.append((start[1], keys))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "updates", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train()
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    "recipe", ["final-buffer", "concurrent", "imitation", "imperfect", "random"]
+)
+def test_an_agent_and_a_learner_with_its_seed_begin_apart_and_draw_apart(
+    recipe: str, agent: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset, concurrent = batch_of(recipe, agent), recipe == "concurrent"
+    schedule = bcq.Schedule(steps=100, seed=SEED, concurrent=concurrent)
+    learner, ours = begun(
+        training,
+        lambda: bcq.train_run(tmp_path / "learner", AGENT, schedule, dataset),
+        monkeypatch,
+    )
+    life = BehaviourSchedule(env=NAME, steps=STEPS, seed=SEED)
+    first, theirs = begun(
+        behaviour, lambda: train_behaviour(tmp_path / "agent", AGENT, life), monkeypatch
+    )
+    assert differs(learner, first)
     for step in (0, 1, 1_000):
-        ours, theirs = rows_drawn(SEED, step), rows_drawn(derive(SEED, Role.AGENT), step)
-        assert len(set(ours) & set(theirs)) <= 3  # 0.1 expected
+        both = set(rows_drawn(ours, step)) & set(rows_drawn(theirs, step))
+        assert len(both) <= 3  # 0.1 expected
 
 
 def test_an_agent_starts_from_its_own_streams(
