@@ -285,6 +285,21 @@ def test_an_expert_is_found_by_number_file_and_run(
     assert find("1", NAME).card["seed"] == ranking_of(folder)[1]["seed"]
 
 
+@pytest.mark.parametrize(
+    ("environment", "least"),
+    [("Hopper-v5", 2_800), ("Walker2d-v5", 2_000), ("HalfCheetah-v5", 6_000)],
+)
+def test_two_strong_experts_of_each_of_the_papers_tasks_are_bundled(
+    environment: str, least: float
+) -> None:
+    assert len(bundled(environment)) >= 2
+    for number in range(len(bundled(environment))):
+        expert = find(str(number), environment)
+        assert expert.card["mean_return_of_100_fresh_episodes"] >= least
+        earned = bcq.evaluate(expert.policy, environment, episodes=10, seed=5).mean
+        assert earned >= 0.9 * least  # ten episodes tell less than the card's hundred
+
+
 def test_runs_of_different_weights_have_different_names(folder: Path) -> None:
     directories = [str(run_of(folder, seed).directory) for seed in (0, 1, 2, 0)]
     names = {find(directory, NAME).name for directory in directories}
