@@ -300,6 +300,7 @@ def test_experts_are_trained_kept_listed_and_used(
     ranking = json.loads((tmp_path / "kept" / f"{ENV}-ranking.json").read_text())
     assert sorted(row["seed"] for row in ranking) == [0, 1]
     assert ranking[0]["score"] >= ranking[1]["score"]
+    assert bcq.Run.open(tmp_path / f"{ENV}-seed0").config.schedule.keep == "all"  # to choose from
     path = tmp_path / "batch.hdf5"
     main(["collect", "imitation", "--env", ENV, "--transitions", "5", "--out", str(path)])
     behaviour = bcq.load(path).provenance.behaviour

@@ -29,6 +29,7 @@ from bcq.experiments.records import (
     aligned,
     gather,
     read_records,
+    roles_of,
     rounded,
     theory_of,
     write_records,
@@ -90,6 +91,13 @@ def test_an_agent_has_the_role_that_those_give_it_who_need_it(records: list[Reco
         ("learner", "concurrent", 0, ["results"]),
         ("learner", "imitation", 1, ["results"]),
     ]
+
+
+@pytest.mark.parametrize("recipe", ["final-buffer", "concurrent"])
+def test_the_task_of_an_agent_is_that_of_its_batch_whatever_its_noise(recipe: str) -> None:
+    for noise in (0.1, 0.5):
+        agent = OnlineAgent(replace(LIFE, noise=noise))
+        assert roles_of(Batch(recipe, NAME, STEPS, 0, agent)) == [(agent, recipe, "agent")]
 
 
 def test_candidates_and_agents_are_not_labelled_as_learners(records: list[Record]) -> None:
