@@ -2096,7 +2096,6 @@ MUTANTS = [
         "pass",
         "test_runner.py",
     ),
-    Mutant("paper/table.py", "[2.5, 97.5]", "[10, 90]", "test_table.py"),
     Mutant("paper/drawing.py", " and one.label in labels]", "]", "test_figures.py"),
     *(
         Mutant("paper/table.py", old, new, "test_table.py")
@@ -2108,12 +2107,6 @@ MUTANTS = [
                 "(one.env, one.task) == (env, task)",
             ),
         ]
-    ),
-    Mutant(
-        "paper/table.py",
-        "random.integers(len(trials), size=len(trials))",
-        "range(len(trials))",
-        "test_table.py",
     ),
     Mutant(
         "paper/table.py",
