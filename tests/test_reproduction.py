@@ -159,13 +159,13 @@ def test_every_figure_is_drawn_in_the_colour_of_its_algorithm(tmp_path: Path) ->
     assert len(list(tmp_path.iterdir())) == 10
 
 
-def test_environments_stand_side_by_side_with_a_row_a_task() -> None:
+def test_each_environment_has_a_row_with_its_four_tasks() -> None:
     figure = figure_2(as_in_the_paper())
     assert figure is not None
     assert [axes.get_title() for axes in figure.axes] == [
         f"{env}: {task}"
-        for task in ("final-buffer", "concurrent", "imitation", "imperfect")
         for env in ("Hopper-v5", "HalfCheetah-v5")
+        for task in ("final-buffer", "concurrent", "imitation", "imperfect")
     ]
 
 
